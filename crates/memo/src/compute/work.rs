@@ -1,8 +1,9 @@
 //! Single flight: one computation that many callers wait for.
 //!
 //! A `Work` hangs off its node while it runs and is owned by its callers. When the inner future wakes,
-//! all callers are woken, and the first one that polls drives; the others wait again. Nobody can tell a
-//! caller that will poll from one that was put away for good, so no one of them is told alone. The last
+//! several callers are woken, and the first one that polls drives; the others wait again. Nobody can
+//! tell a caller that will poll from one that was put away for good, so no one of them is told alone;
+//! nor are ten thousand that wait for one key, unless nobody has polled since the wake before. The last
 //! caller that leaves cancels.
 //!
 //! Most computations have one caller and are over after one poll. What they do not need costs them
@@ -62,6 +63,10 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     shares: AtomicUsize,
 }
 
+/// How many callers are told that somebody is to poll: with this many that are put away, neither polled
+/// nor dropped, others may wait for one more wake.
+const WOKEN_AT_ONCE: usize = 8;
+
 /// A share of a computation, which ends with the last one.
 pub(crate) struct Share<K: 'static, V: 'static>(NonNull<Work<K, V>>);
 
@@ -71,8 +76,8 @@ pub(crate) struct Board<V> {
     pub(crate) early: Option<Early<V>>,
     /// Somebody polls right now.
     pub(crate) polling: bool,
-    /// The inner future woke since the last poll began. Whoever waits has been woken since, unless
-    /// somebody polls.
+    /// The inner future woke since the last poll began. Several of those who wait have been woken
+    /// since, unless somebody polls.
     woken: bool,
     waiting: ByCaller<Waker>,
 }
@@ -212,7 +217,11 @@ impl<V> Board<V> {
     /// Ends a poll; returns who is to be told of the outcome, or that the next one is due.
     pub(crate) fn stop_polling(&mut self) -> ByCaller<Waker> {
         self.polling = false;
-        if self.woken || self.done.is_some() { self.stop_waiting() } else { ByCaller::default() }
+        match (self.woken, &self.done) {
+            (_, Some(_)) => self.stop_waiting(),
+            (true, None) => self.waiting.take_first(WOKEN_AT_ONCE),
+            (false, None) => ByCaller::default(),
+        }
     }
 
     fn stop_waiting(&mut self) -> ByCaller<Waker> {
@@ -454,7 +463,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         self.abandon_if_cancelled();
         let waiting = {
             let mut board = self.board.lock();
-            board.woken = true;
+            let is_ignored = std::mem::replace(&mut board.woken, true);
             if board.polling {
                 return;
             }
@@ -462,7 +471,10 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
                 drop(board);
                 return depth::defer(Box::new(self.clone()));
             }
-            board.stop_waiting()
+            match is_ignored {
+                true => board.stop_waiting(),
+                false => board.waiting.take_first(WOKEN_AT_ONCE),
+            }
         };
         waiting.into_values().for_each(wake::wake);
     }

@@ -46,6 +46,17 @@ impl<T> ByCaller<T> {
         }
     }
 
+    /// Takes out what was kept for the first so many.
+    pub(crate) fn take_first(&mut self, count: usize) -> Self {
+        let mut taken = Self { one: self.one.take(), more: None };
+        let more = self.more.iter_mut();
+        let first = more.flat_map(|more| std::iter::from_fn(|| more.pop_first()));
+        first.take(count.saturating_sub(taken.one.iter().len())).for_each(|(caller, kept)| {
+            taken.insert(caller, kept);
+        });
+        taken
+    }
+
     /// In the order of their numbers, from this one on.
     pub(crate) fn iter_from(&self, caller: u32) -> impl Iterator<Item = (u32, &T)> {
         let one =
@@ -86,6 +97,10 @@ mod tests {
         assert_eq!(order(&callers, 0), [(2, 'f'), (6, 'd'), (7, 'c'), (9, 'e')]);
         assert_eq!(order(&callers, 7), [(7, 'c'), (9, 'e')]);
         assert_eq!(callers.remove(8), None);
+        let first = callers.take_first(2);
+        assert_eq!(order(&first, 0), [(2, 'f'), (6, 'd')]);
+        assert_eq!(order(&callers, 0), [(7, 'c'), (9, 'e')]);
+        first.iter_from(0).for_each(|(caller, kept)| _ = callers.insert(caller, *kept));
         assert_eq!(callers.into_values().count(), 4);
     }
 }

@@ -63,7 +63,7 @@ fn dropping_the_caller_that_polled_last_leaves_the_computation_to_another() {
 }
 
 #[test]
-fn all_who_wait_are_woken_and_only_the_first_of_them_polls_the_function() {
+fn a_few_who_wait_are_all_woken_and_only_the_first_of_them_polls_the_function() {
     let graph = Graph::new();
     let (first, second, polls) = (Gate::default(), Gate::default(), Arc::new(AtomicU64::new(0)));
     let (gates, count) = ([first.clone(), second.clone()], polls.clone());
@@ -93,6 +93,27 @@ fn all_who_wait_are_woken_and_only_the_first_of_them_polls_the_function() {
     assert!(wakes.iter().all(|wakes| wakes.count() == 2));
     assert!(calls.into_iter().rev().all(|call| *now(call).unwrap() == 1));
     assert_eq!(polls.load(SeqCst), 3);
+}
+
+#[test]
+fn of_many_who_wait_eight_are_woken_and_all_when_none_of_them_polled() {
+    let graph = Graph::new();
+    let (gates, wakes) = ([Gate::default(), Gate::default()], Wakes::new());
+    let of_run = gates.clone();
+    let memo = Memo::infallible_in(&graph, "gated", move |key: u64| {
+        let [first, second] = of_run.clone();
+        async move {
+            futures::future::join(first.pass(), second.pass()).await;
+            key
+        }
+    });
+    let mut calls: Vec<_> = (0..20).map(|_| memo.get(1)).collect();
+    calls.iter_mut().for_each(|call| assert!(poll_with(call, &wakes).is_pending()));
+    gates[0].open();
+    assert_eq!(wakes.count(), 8);
+    gates[1].open();
+    assert_eq!(wakes.count(), 20, "none of the eight has polled since");
+    assert_eq!(*now(calls.pop().unwrap()).unwrap(), 1);
 }
 
 #[test]

@@ -446,7 +446,7 @@ fn a_deep_chain_whose_functions_yield_does_not_overflow_the_stack() {
 #[test]
 fn a_computation_may_drop_another_call_of_itself() {
     let graph = Graph::new();
-    let call: Arc<std::sync::Mutex<Option<tidewire_memo::Get<u64, u64>>>> = Arc::default();
+    let call: Arc<Mutex<Option<tidewire_memo::Get<u64, u64>>>> = Arc::default();
     let mine = call.clone();
     let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
         let mine = mine.clone();

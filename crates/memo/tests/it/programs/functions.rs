@@ -126,19 +126,7 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
         Stmt::Yield => yield_once().await,
         Stmt::Wait => schedule::outside(world).await,
         Stmt::Read { cell, view, declare_late, pause } => {
-            if !declare_late {
-                world.row(*cell).read(&cell_key(*cell));
-            }
-            if *pause {
-                yield_once().await;
-            }
-            let shown = view.of(world.count(*cell));
-            if *pause {
-                yield_once().await;
-            }
-            if *declare_late {
-                world.row(*cell).read(&cell_key(*cell));
-            }
+            let shown = row(world, *cell, *view, *declare_late, *pause).await;
             sights.push(Sight { cell: *cell, view: *view, shown });
         }
         Stmt::Range { graph, low, high, view, declare_late } => {
@@ -192,6 +180,25 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
         Stmt::Touch { cell } => _ = world.row(*cell).changed(&cell_key(*cell)),
     }
     Ok(())
+}
+
+/// What a row shows, which is declared before or after it is looked at.
+async fn row(world: &World, cell: usize, view: View, declare_late: bool, pause: bool) -> u32 {
+    let declare = || world.row(cell).read(&cell_key(cell));
+    if !declare_late {
+        declare();
+    }
+    if pause {
+        yield_once().await;
+    }
+    let shown = view.of(world.count(cell));
+    if pause {
+        yield_once().await;
+    }
+    if declare_late {
+        declare();
+    }
+    shown
 }
 
 fn see(world: &World, cell: usize, view: View, sights: Seen<'_>) -> u32 {
