@@ -69,6 +69,9 @@ impl Expiry {
             return None;
         }
         let queued = if known { self.deadlines.remove(&id) } else { None };
+        if anew && !self.undated.is_empty() {
+            self.undated.remove(&id);
+        }
         self.shorten(id, life, queued)
     }
 

@@ -518,3 +518,150 @@ fn a_value_that_is_made_while_the_driver_sleeps_lives_from_then_on() {
     }
     drop(driver);
 }
+
+#[test]
+fn lives_that_nobody_has_timed_yet_are_those_of_what_is_there() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let fails = Arc::new(AtomicU64::new(1));
+    let count = fails.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let fails = count.load(SeqCst) != 0;
+        async move {
+            rows.read(&key);
+            if fails { Err(std::fmt::Error) } else { Ok(key) }
+        }
+    })
+    .ttl(60 * SECOND)
+    .error_ttl(SECOND);
+    now(memo.get(1)).unwrap_err();
+    now(memo.get(2)).unwrap_err();
+    fails.store(0, SeqCst);
+    rows.changed(&1);
+    now(memo.get(1)).unwrap();
+    assert_eq!(graph.advance(start), Some(start + SECOND), "that of the error");
+    assert_eq!(memo.lifetime(&1).unwrap().until, start + 60 * SECOND, "a value has its own");
+    graph.advance(start + SECOND);
+    assert!(memo.cached(&1).is_some());
+    assert_eq!(*now(memo.get(2)).unwrap(), 2, "the error is over");
+}
+
+#[test]
+fn a_late_read_shortens_a_life_that_nobody_has_timed_yet_and_lengthens_none() {
+    for (own, lives) in [(2, 2), (60, 5)] {
+        let (graph, start) = (Graph::new(), Instant::now());
+        let rows = Source::<u64>::new_in(&graph, "rows").external();
+        let tasks = Arc::<std::sync::Mutex<Vec<_>>>::default();
+        let spawned = tasks.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            spawned.lock().unwrap().push(Box::pin(scope(async move { rows.read(&key) })));
+            async move { key }
+        })
+        .ttl(own * SECOND);
+        now(memo.get(1)).unwrap();
+        tasks.lock().unwrap().drain(..).for_each(now);
+        graph.advance(start);
+        assert_eq!(memo.lifetime(&1).unwrap().until, start + lives * SECOND);
+    }
+}
+
+#[test]
+fn a_value_that_is_invalidated_or_gone_has_no_life_and_does_not_expire() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(SECOND);
+    graph.advance(start);
+    let bare = graph.stats().bytes;
+    (0..3).for_each(|key| _ = now(memo.get(key)).unwrap());
+    memo.invalidate(&0);
+    memo.evict(&1);
+    assert!(memo.lifetime(&0).is_none() && memo.lifetime(&1).is_none());
+    assert_eq!(graph.advance(start + SECOND), None);
+    assert_eq!(graph.stats().expired, 1);
+    (0..3).for_each(|key| _ = memo.evict(&key));
+    assert_eq!(graph.stats().bytes, bare);
+}
+
+#[test]
+fn what_is_to_expire_does_although_thousands_that_were_made_since_have_gone() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(60 * SECOND);
+    graph.advance(start);
+    (0..10).for_each(|key| _ = now(memo.get(key)).unwrap());
+    let bytes = graph.stats().bytes;
+    for key in 10..10_000 {
+        now(memo.get(key)).unwrap();
+        memo.evict(&key);
+    }
+    assert!(graph.stats().bytes < bytes + 40_000, "{} after {bytes}", graph.stats().bytes);
+    graph.advance(start + 60 * SECOND);
+    assert!((0..10).all(|key| memo.cached(&key).is_none()));
+}
+
+#[test]
+fn lives_count_for_memory_whether_somebody_has_told_the_time_or_not() {
+    for is_told in [false, true] {
+        let graph = Graph::new();
+        let bytes = |memo: Memo<u64, u64>| {
+            let before = graph.stats().bytes;
+            (0..100).for_each(|key| _ = now(memo.get(key)).unwrap());
+            graph.stats().bytes - before
+        };
+        if is_told {
+            graph.advance(Instant::now());
+        }
+        let memo = |name| Memo::infallible_in(&graph, name, |key: u64| async move { key });
+        let (bare, timed) = (bytes(memo("bare")), bytes(memo("timed").ttl(60 * SECOND)));
+        assert!(timed >= bare + 100 * 24, "{timed} beside {bare}");
+    }
+}
+
+#[test]
+fn the_longest_life_there_is_is_one() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    graph.advance(start);
+    let memo = Memo::new_in(&graph, "memo", |key: u64| async move {
+        if key == 0 { Err(std::fmt::Error) } else { Ok(key) }
+    })
+    .ttl(Duration::MAX)
+    .error_ttl(Duration::MAX);
+    now(memo.get(1)).unwrap();
+    let error = now(memo.get(0)).unwrap_err();
+    graph.advance(start + 1_000_000 * SECOND);
+    assert!(memo.cached(&1).is_some());
+    assert_eq!(now(memo.get(0)).unwrap_err().version(), error.version());
+    assert_ne!(error.version(), 0, "it is kept");
+}
+
+#[test]
+fn the_report_of_what_is_stuck_names_who_waits_nearest_first_and_the_last_reporter_is_told() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    graph.on_stuck(SECOND, |_| panic!("it was replaced"));
+    let told = Arc::<std::sync::Mutex<Vec<tidewire_memo::Stuck>>>::default();
+    let teller = told.clone();
+    graph.on_stuck(2 * SECOND, move |stuck| teller.lock().unwrap().push(stuck.clone()));
+    let cell: Arc<std::sync::OnceLock<Memo<u64, u64>>> = Arc::default();
+    let below = cell.clone();
+    let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
+        let below = *below.get().unwrap();
+        async move {
+            match key {
+                0 => std::future::pending().await,
+                key => *below.get(key - 1).await.unwrap(),
+            }
+        }
+    });
+    cell.set(chain).unwrap();
+    let (mut first, mut second) = (chain.get(3), chain.get(0));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    graph.advance(start);
+    graph.advance(start + SECOND);
+    assert!(told.lock().unwrap().is_empty());
+    (2..6).for_each(|time| _ = graph.advance(start + time * SECOND));
+    let told = told.lock().unwrap();
+    let [stuck] = &told[..] else { panic!("once: {told:?}") };
+    assert_eq!((stuck.running.as_str(), stuck.callers), ("chain(0)", 2));
+    assert_eq!(stuck.waiting, ["chain(1)", "chain(2)", "chain(3)"]);
+    assert_eq!(stuck.seen_for, 2 * SECOND);
+    let text = stuck.to_string();
+    assert!(text.contains("with 2 waiting calls, of chain(1) and chain(2) and chain(3)"), "{text}");
+}
