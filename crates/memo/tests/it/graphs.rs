@@ -98,3 +98,66 @@ fn a_computation_that_a_closed_graph_waited_for_is_driven_by_who_is_left_or_ends
         assert_eq!(poll(&mut inner).map(|value| *value.unwrap()), Poll::Ready(1));
     }
 }
+
+#[test]
+fn a_closed_memo_is_no_longer_listed_and_one_that_is_made_after_it_is_its_own() {
+    let graph = Graph::new();
+    let memo =
+        |name, value: u64| Memo::infallible_in(&graph, name, move |_: u64| async move { value });
+    let names = || graph.owners().iter().map(|owner| owner.name.to_string()).collect::<Vec<_>>();
+    let (first, second) = (memo("first", 1), memo("second", 2));
+    let above = Memo::new_in(&graph, "above", move |key: u64| async move {
+        first.get(key).await.map(|value| *value)
+    });
+    now(above.get(1)).unwrap();
+    now(second.get(1)).unwrap();
+    first.close();
+    assert_eq!(names(), ["second", "above"]);
+    assert!(above.cached(&1).is_none() && second.cached(&1).is_some());
+    let third = memo("third", 3);
+    assert_eq!(names(), ["third", "second", "above"]);
+    assert_eq!(*now(third.get(1)).unwrap(), 3);
+    assert_eq!(now(first.get(1)).unwrap_err().kind(), ErrorKind::Closed);
+    assert!(first.cached(&1).is_none() && first.entry(&1).is_none());
+    first.close();
+    assert_eq!(*third.cached(&1).unwrap(), 3, "it is another one");
+}
+
+#[test]
+fn versions_of_a_graph_begin_after_the_number_that_it_is_told() {
+    let graph = Graph::starting_at(1_000_000);
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    assert!(now(memo.get(1)).unwrap().version() > 1_000_000);
+    assert!(Graph::starting_at(5).stats().published == 0);
+}
+
+#[test]
+fn a_batch_over_two_graphs_is_one_change_of_each_and_tells_how_many_it_marked() {
+    let worlds: Vec<_> = (0..2)
+        .map(|_| {
+            let graph = Graph::new();
+            let rows = Source::<u64>::new_in(&graph, "rows");
+            let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+                rows.read(&key);
+                key
+            });
+            (0..5).for_each(|key| _ = now(memo.get(key)).unwrap());
+            (graph, rows, memo)
+        })
+        .collect();
+    let marked = tidewire_memo::batch(|batch| {
+        for (_, rows, _) in &worlds {
+            batch.changed(rows, &1);
+            batch.changed(rows, &2);
+        }
+    });
+    assert_eq!(marked, 4);
+    assert!(worlds.iter().all(|(graph, ..)| graph.stats().walks == 1));
+    let marked = tidewire_memo::batch(|batch| {
+        batch.changed_all(&worlds[0].1);
+        batch.changed(&worlds[1].1, &3);
+    });
+    assert_eq!(marked, 3 + 1);
+    assert!((0..5).all(|key| worlds[0].2.cached(&key).is_none()));
+    assert!(worlds[1].2.cached(&4).is_some());
+}

@@ -453,3 +453,104 @@ fn a_change_is_not_known_to_be_announced_before_everything_is_marked() {
     assert!((0..20).all(|key| memo.cached(&key).is_none()));
     now(change);
 }
+
+#[test]
+fn a_context_ends_with_its_scope_and_keeps_its_number_when_it_is_given_a_value() {
+    let outer = Ambient::new(1).with("outer".to_owned());
+    now(outer.scope(async {
+        assert_eq!(Ambient::current().tag(), 1);
+        Ambient::new(2).scope(async { assert_eq!(Ambient::current().tag(), 2) }).await;
+        assert_eq!(Ambient::current().tag(), 1);
+        assert_eq!(
+            Ambient::current().get::<String>().as_deref().map(String::as_str),
+            Some("outer")
+        );
+        assert!(Ambient::current().get::<u64>().is_none());
+    }));
+    assert_eq!(Ambient::current().tag(), 0);
+}
+
+#[test]
+fn entries_tell_how_they_stand() {
+    let graph = Graph::new();
+    graph.set_external_life(None);
+    let rows = Source::<u64>::new_in(&graph, "rows").external();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            if key == 5 {
+                wait.pass().await;
+            }
+            key
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key % 1000).await.unwrap()
+    });
+    (0..4).for_each(|key| _ = now(above.get(key)).unwrap());
+    (0..150).for_each(|key| _ = now(above.get(key * 1000)).unwrap());
+    let _notify = leaf.notify(4);
+    let mut get = leaf.get(5);
+    assert!(poll(&mut get).is_pending());
+    leaf.invalidate(&0);
+    leaf.evict(&1);
+    leaf.evict(&2);
+    rows.changed(&2);
+    rows.changed(&3);
+    let state = |key: u64| leaf.entry(&key).unwrap().entry.state;
+    use EntryState::{Dirty, Empty, Faded, Ghost, Suspect};
+    assert_eq!([0, 1, 2, 3, 4, 5].map(state), [Dirty, Ghost, Faded, Suspect, Empty, Empty]);
+    let entry = |key: u64| leaf.entry(&key).unwrap().entry;
+    assert_eq!([3, 4, 5].map(|key| entry(key).is_watched), [false, true, false]);
+    assert_eq!([3, 4, 5].map(|key| entry(key).is_computing), [false, false, true]);
+    assert!(!entry(3).is_external, "it lives for ever");
+    graph.set_external_life(Some(Duration::from_secs(1)));
+    assert!(entry(3).is_external);
+    let row = &leaf.entry(&3).unwrap().dependencies[0];
+    assert_eq!((&*row.memo, row.key.as_str(), row.state), ("rows", "3", EntryState::Fresh));
+    let around = above.entry(&1).unwrap();
+    assert_eq!((around.dependencies.len(), around.dependants.len()), (1, 0));
+    assert_eq!(around.dependencies[0].key, "1");
+    let around = leaf.entry(&1).unwrap();
+    assert_eq!((around.dependencies[0].key.as_str(), &*around.dependants[0].memo), ("1", "above"));
+    now(above.get(0)).unwrap();
+    (1..150).for_each(|key| _ = now(above.get(key * 1000)).unwrap());
+    assert_eq!(leaf.entry(&0).unwrap().dependants.len(), 100, "no more are told of");
+    assert!(leaf.entry(&9).is_none());
+    let bytes: usize = graph.entries("leaf", 0, 1000).entries.iter().map(|entry| entry.bytes).sum();
+    let owners = graph.owners();
+    let owner = owners.iter().find(|owner| &*owner.name == "leaf").unwrap();
+    assert_eq!((owner.bytes, owner.entries), (bytes, 6));
+}
+
+#[test]
+fn all_marks_of_a_change_have_it_for_their_cause_and_are_counted_however_small_its_steps() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |_: u64| async move { rows.read(&1) });
+    (0..20).for_each(|key| drop(now(memo.get(key)).unwrap()));
+    graph.record_events(Recording::everything());
+    assert_eq!(rows.changed(&1), 20);
+    let events = graph.take_events();
+    assert_eq!(events.len(), 21);
+    let cause = Some(Cause::Change { tick: events[0].tick });
+    assert!(events.iter().all(|event| event.kind == EventKind::Marked && event.cause == cause));
+    assert!(graph.take_events().is_empty(), "they were taken");
+}
+
+#[test]
+fn the_latest_events_are_kept_and_a_memo_that_is_made_later_is_recorded_too() {
+    let graph = Graph::new();
+    graph.record_events(Recording::everything().keep(2));
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    now(memo.get(1)).unwrap();
+    now(memo.get(2)).unwrap();
+    now(memo.get(1)).unwrap();
+    let told: Vec<_> = graph.take_events().iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["published memo(2)", "hit memo(1)"]);
+    assert_eq!(graph.stats().events_dropped, 3);
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use tidewire_memo::{Graph, Memo, Source};
+use tidewire_memo::{Ambient, Graph, Memo, Source};
 
 use crate::support::{Gate, Wakes, now, poll_with};
 
@@ -242,4 +242,95 @@ fn what_mismatches_are_reported_to_is_dropped_with_the_graph_or_when_it_is_repla
     assert_eq!(Arc::strong_count(&held), 2);
     drop(graph);
     assert_eq!(Arc::strong_count(&held), 1);
+}
+
+#[test]
+fn the_share_of_hits_that_are_verified_is_the_one_that_was_asked_for() {
+    for (share, verified) in [(0.0, 0), (-1.0, 0), (0.1, 10), (0.5, 50), (1.0, 100), (5.0, 100)] {
+        // Each thread counts its own hits.
+        let of_thread = std::thread::spawn(move || {
+            let graph = Graph::new();
+            let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+            let memo = memo.verify(share);
+            (0..101).for_each(|_| _ = now(memo.get(1)).unwrap());
+            graph.stats().audited
+        });
+        assert_eq!(of_thread.join().unwrap(), verified, "a share of {share}");
+    }
+}
+
+#[test]
+fn what_a_verification_asks_for_is_not_verified_and_belongs_to_nobody_else() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let inner = Memo::infallible_in(&graph, "inner", move |key: u64| {
+        let run = count.fetch_add(1, SeqCst);
+        async move {
+            // The first one reads the row 0, those that verify read others.
+            rows.read(&run);
+            key
+        }
+    })
+    .verify(1.0);
+    let middle = Memo::infallible_in(&graph, "middle", move |key: u64| async move {
+        *inner.get(key).await.unwrap()
+    })
+    .verify(1.0);
+    let outer = Memo::infallible_in(&graph, "outer", move |key: u64| async move {
+        *middle.get(key).await.unwrap() + *inner.get(key).await.unwrap()
+    });
+    now(middle.get(1)).unwrap();
+    assert_eq!((runs.load(SeqCst), graph.stats().audited), (1, 0));
+    now(outer.get(1)).unwrap();
+    let stats = graph.stats();
+    assert_eq!((stats.audited, stats.mismatched), (2, 0), "one hit of middle, one of inner");
+    assert_eq!(runs.load(SeqCst), 2, "a verification of middle is served what inner has");
+    (1..5).for_each(|row| _ = rows.changed(&row));
+    assert!(outer.cached(&1).is_some() && middle.cached(&1).is_some());
+    rows.changed(&0);
+    assert!(outer.cached(&1).is_none() && middle.cached(&1).is_none());
+}
+
+#[test]
+fn a_verification_has_the_context_of_the_hit_and_as_many_as_end_may_come() {
+    let graph = Graph::new();
+    let seen = Arc::<Mutex<Vec<u64>>>::default();
+    let notes = seen.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let notes = notes.clone();
+        async move {
+            notes.lock().unwrap().push(Ambient::current().tag());
+            key
+        }
+    })
+    .verify(1.0);
+    for number in 1..=200 {
+        now(Ambient::new(number).scope(memo.get(1))).unwrap();
+    }
+    assert_eq!(*seen.lock().unwrap(), (1..=200).collect::<Vec<_>>());
+    assert_eq!(graph.stats().audited, 199);
+}
+
+#[test]
+fn a_run_beside_a_hit_that_fails_is_a_mismatch_and_one_over_what_others_change_is_none() {
+    for is_external in [false, true] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let rows = if is_external { rows.external() } else { rows };
+        let runs = AtomicU64::new(0);
+        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+            let run = runs.fetch_add(1, SeqCst);
+            async move {
+                rows.read(&key);
+                if run == 0 { Ok(key) } else { Err(std::fmt::Error) }
+            }
+        })
+        .verify(1.0);
+        now(memo.get(1)).unwrap();
+        now(memo.get(1)).unwrap();
+        let stats = graph.stats();
+        assert_eq!((stats.audited, stats.mismatched), (1, u64::from(!is_external)));
+    }
 }

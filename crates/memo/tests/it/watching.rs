@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use futures::{FutureExt, StreamExt};
 use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{Gate, logged, now};
+use crate::support::{Gate, Wakes, logged, now, poll_with};
 
 struct World {
     graph: Graph,
@@ -428,4 +428,56 @@ fn a_next_that_follows_one_given_up_asks_again_for_what_is_not_kept() {
     gate.open();
     let answer = next.now_or_never().expect("nothing else will ever wake it");
     assert_eq!(*answer.unwrap().unwrap(), 2, "what the first call asked for is of before");
+}
+
+#[test]
+fn who_polled_a_stream_last_is_woken() {
+    let world = world();
+    let mut watch = world.tens.watch(0);
+    let mut notify = world.tens.notify(0);
+    now(watch.next()).unwrap().unwrap();
+    let (first, second) = (Wakes::new(), Wakes::new());
+    for wakes in [&first, &second] {
+        assert!(poll_with(&mut Box::pin(watch.next()), wakes).is_pending());
+        assert!(poll_with(&mut Box::pin(notify.next()), wakes).is_pending());
+    }
+    let set = tidewire_memo::NotifySet::new();
+    let version = world.tens.cached(&0).unwrap().version();
+    let _member = set.add(&world.tens, &0, version, 1);
+    for wakes in [&first, &second] {
+        set.wakes(&std::task::Waker::from(wakes.clone()));
+    }
+    world.rows.changed(&0);
+    assert_eq!((first.count(), second.count()), (0, 3));
+}
+
+#[test]
+fn streams_of_a_closed_memo_end_at_once_and_a_set_has_nothing_current_of_it() {
+    let world = world();
+    let version = now(world.tens.get(0)).unwrap().version();
+    world.tens.close();
+    let (mut watch, mut notify) = (world.tens.watch(0), world.tens.notify(0));
+    assert!(now(watch.next()).is_none());
+    assert_eq!(notify.next().now_or_never(), Some(None));
+    let set = tidewire_memo::NotifySet::new();
+    assert!(!set.add(&world.tens, &0, version, 1).is_current());
+}
+
+#[test]
+fn streams_are_woken_when_their_memo_or_graph_is_closed() {
+    for closes_graph in [false, true] {
+        let world = world();
+        let (mut watch, mut notify) = (world.tens.watch(0), world.tens.notify(0));
+        now(watch.next()).unwrap().unwrap();
+        let wakes = Wakes::new();
+        assert!(poll_with(&mut Box::pin(watch.next()), &wakes).is_pending());
+        assert!(poll_with(&mut Box::pin(notify.next()), &wakes).is_pending());
+        match closes_graph {
+            true => drop(world.graph),
+            false => world.tens.close(),
+        }
+        assert_eq!(wakes.count(), 2);
+        assert!(now(watch.next()).is_none());
+        assert!(now(notify.next()).is_none());
+    }
 }
