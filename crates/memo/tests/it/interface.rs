@@ -476,7 +476,7 @@ fn entries_tell_how_they_stand() {
     graph.set_external_life(None);
     let rows = Source::<u64>::new_in(&graph, "rows").external();
     let gate = Gate::default();
-    let wait = gate.clone();
+    let wait = gate;
     let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
         let wait = wait.clone();
         async move {
