@@ -365,7 +365,7 @@ impl<K: Key> Inner<K> {
             (*header).set_version(version);
             // A source needs no verification; this says since when it is there.
             (*header).verified.set(core.tick);
-            core.adopt(header, self.owner.node_bytes)
+            core.adopt(header, &self.owner)
         };
         core.check_budget(self.owner.graph, Some(&self.owner));
         id

@@ -40,7 +40,7 @@ use crate::store::node::{FRESH, SUSPECT};
 use crate::store::value::Outcome;
 
 /// Where a computation stands.
-pub(crate) struct Attempt<V> {
+pub(crate) struct Attempt<V: 'static> {
     phase: Phase<V>,
     pub(crate) start_revision: u64,
     pub(crate) start_tick: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Attempt<V> {
     has_old: bool,
 }
 
-enum Phase<V> {
+enum Phase<V: 'static> {
     /// The function is about to be called. What it makes is not kept for this reason, if there is one.
     Calling(Taint),
     /// Boxed, as everything rare: phases are moved about.
@@ -75,11 +75,11 @@ enum Next {
 }
 
 /// What [`Attempt::abandon`] gives back, to be dropped outside of every lock.
-pub(crate) struct AbandonedPhase<V> {
+pub(crate) struct AbandonedPhase<V: 'static> {
     _phase: Phase<V>,
 }
 
-impl<V> Attempt<V> {
+impl<V: 'static> Attempt<V> {
     /// An attempt, in the hold of the graph lock in which it begins: notes what everything later is
     /// compared with, and says what comes first.
     #[inline(always)]
@@ -141,11 +141,23 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         polled
     }
 
-    #[inline]
+    /// Mostly the function is called and has its value at once.
+    #[inline(always)]
     fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
+        let Phase::Calling(taint) = attempt.phase else { return self.drive_on(attempt, context) };
+        attempt.phase = Phase::Over;
+        match self.call(attempt, taint, context) {
+            Next::Over => Poll::Ready(()),
+            Next::Wait => Poll::Pending,
+            Next::Again => self.drive_on(attempt, context),
+        }
+    }
+
+    #[inline(never)]
+    fn drive_on(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let next = match std::mem::replace(&mut attempt.phase, Phase::Over) {
-                Phase::Calling(taint) => self.call(attempt, taint, context),
+                Phase::Calling(taint) => self.call_anew(attempt, taint, context),
                 Phase::Checking(check) => self.check(attempt, check, context),
                 Phase::Running(future) => self.run_on(attempt, future, context),
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
@@ -189,6 +201,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = unsafe { Outcome::from_shared(head) };
         self.conclude(&mut core, outcome, Ok(()));
         Next::Over
+    }
+
+    #[inline(never)]
+    fn call_anew(&self, attempt: &mut Attempt<V>, taint: Taint, context: &mut Context<'_>) -> Next {
+        self.call(attempt, taint, context)
     }
 
     /// Calls the function, and polls what it returns.
@@ -431,7 +448,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let node = self.node();
         self.finish(core);
         self.inner.discard_empty(core, node, &mut deferred);
-        self.board.lock().done = Some(Done { outcome, standing });
+        self.board.lock().end(Done { outcome, standing });
     }
 }
 

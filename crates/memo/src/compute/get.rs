@@ -88,7 +88,8 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
         }
         let stage = std::mem::replace(&mut this.stage, Stage::Over);
         let (stage, answered) = stage.go_on(this.memo, context);
-        this.stage = stage;
+        // What is there meanwhile has nothing to drop.
+        std::mem::forget(std::mem::replace(&mut this.stage, stage));
         answered
     }
 }
@@ -372,9 +373,42 @@ fn wait<K: Key, V: Send + Sync + 'static>(
     joined: &mut Participant<K, V>,
     context: &mut Context<'_>,
 ) -> Option<Answer<V>> {
+    let level = if joined.starts() { Level::enter() } else { None };
+    let Some(level) = level else { return wait_further(joined, context) };
+    joined.takes_start();
+    let waker = joined.work.waker();
+    let polled = joined.work.poll_first(&mut Context::from_waker(&waker));
+    if polled.is_ready()
+        && let Some(answer) = joined.sole_answer()
+    {
+        level.drain();
+        return Some(answer);
+    }
+    after_first(joined, level, polled.is_ready(), context)
+}
+
+#[cold]
+#[inline(never)]
+fn after_first<K: Key, V: Send + Sync + 'static>(
+    joined: &mut Participant<K, V>,
+    level: Level,
+    is_ready: bool,
+    context: &mut Context<'_>,
+) -> Option<Answer<V>> {
+    let answer = after_poll(joined, is_ready, context);
+    level.drain();
+    drop(level);
+    if answer.is_some() || !is_ready { answer } else { wait_further(joined, context) }
+}
+
+#[inline(never)]
+fn wait_further<K: Key, V: Send + Sync + 'static>(
+    joined: &mut Participant<K, V>,
+    context: &mut Context<'_>,
+) -> Option<Answer<V>> {
     loop {
         let level = Level::enter();
-        if !joined.starts() || level.is_none() {
+        {
             // Cloned and dropped outside of the lock: both may be user code.
             let waker = context.waker().clone();
             let starts = joined.takes_start();
@@ -398,10 +432,8 @@ fn wait<K: Key, V: Send + Sync + 'static>(
             }
             board.start_polling();
         }
-        let starts = joined.takes_start();
         let waker = joined.work.waker();
-        let inner = &mut Context::from_waker(&waker);
-        let polled = if starts { joined.work.poll_first(inner) } else { joined.work.poll(inner) };
+        let polled = joined.work.poll(&mut Context::from_waker(&waker));
         let sole = if polled.is_ready() { joined.sole_answer() } else { None };
         let answer = sole.or_else(|| after_poll(joined, polled.is_ready(), context));
         level.iter().for_each(Level::drain);

@@ -32,7 +32,7 @@ use crate::store::table::{InsertCount, Place, TABLE_BYTES, Table};
 use crate::store::value::Outcome;
 
 /// The typed part of a memo.
-pub(crate) struct Inner<K, V> {
+pub(crate) struct Inner<K, V: 'static> {
     pub(super) table: Table<Node<K, V>>,
     hasher: KeyHasher,
     pub(crate) owner: Owner,
@@ -152,7 +152,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         }
         // SAFETY: a node starts with its header and lives until `unlink` retires it.
         unsafe {
-            core.adopt(node.as_ptr().cast(), self.owner.node_bytes);
+            core.adopt(node.as_ptr().cast(), &self.owner);
             self.table.insert(&mut core.slots, hash, node.as_ptr(), place);
         }
         true

@@ -19,7 +19,7 @@ use crate::store::key::Key;
 use crate::store::value::Outcome;
 
 /// A run for one caller.
-pub(crate) struct Own<V> {
+pub(crate) struct Own<V: 'static> {
     running: Option<RunningFuture<V>>,
     frame: Box<Frame>,
     label: Label,

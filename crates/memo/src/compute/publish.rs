@@ -183,7 +183,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             closing.close(start_tick, header.version(), announces);
         }
         drop(core);
-        unused.alarm.iter().for_each(|alarm| alarm());
+        unused.end();
         Verdict::Settled
     }
 
@@ -243,8 +243,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core.check_budget(self.shared(), Some(&self.inner.owner));
         self.finish(core);
         node.header.set_state(FRESH);
-        self.board.lock().done = Some(Done { outcome: value, standing: Ok(()) });
-        Leftovers { _edges: edges, _outcome: unused, alarm }
+        self.board.lock().end(Done { outcome: value, standing: Ok(()) });
+        Leftovers { edges, outcome: unused, alarm }
     }
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
@@ -302,9 +302,25 @@ fn adopt_into(frame: &mut Frame) -> Taint {
 
 /// What publishing leaves, to be dropped and told outside the lock.
 struct Leftovers<V> {
-    _edges: Edges,
-    _outcome: Option<Outcome<V>>,
+    edges: Edges,
+    outcome: Option<Outcome<V>>,
     alarm: Option<Alarm>,
+}
+
+impl<V> Leftovers<V> {
+    #[inline(always)]
+    fn end(self) {
+        if self.edges.heap_bytes() == 0 && self.outcome.is_none() && self.alarm.is_none() {
+            // Mostly there is nothing to drop, and to ask costs less.
+            return std::mem::forget(self);
+        }
+        self.end_some();
+    }
+
+    #[cold]
+    fn end_some(self) {
+        self.alarm.iter().for_each(|alarm| alarm());
+    }
 }
 
 /// Adds what scoped tasks read.

@@ -139,8 +139,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let running = core.flight_pointer(&node.header);
         let starts = running.is_null();
         let work = if starts {
-            let attempt = Attempt::start(core, node, revision, 0);
-            let work = Share::new(inner, node, attempt);
+            let work = Share::new(core, inner, node, revision);
             core.hang(&node.header, work.0.as_ptr().cast());
             work
         } else {
@@ -202,6 +201,14 @@ impl<V> Board<V> {
     /// Whether whoever comes is to poll.
     pub(crate) fn is_due(&self) -> bool {
         self.woken && !self.polling && self.done.is_none()
+    }
+
+    /// The computation has ended, which it does once.
+    #[inline]
+    pub(crate) fn end(&mut self, done: Done<V>) {
+        debug_assert!(self.done.is_none());
+        // There is nothing to drop.
+        std::mem::forget(self.done.replace(done));
     }
 
     /// Begins a poll. The caller holds the board.
@@ -369,36 +376,35 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
-    /// Written where it stays: it is large, and mostly over soon.
+    /// A computation that begins. Written where it stays: it is large, and mostly over soon.
     #[inline(always)]
-    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
+    fn new(
+        core: &mut Core,
+        inner: &'static Inner<K, V>,
+        node: &Node<K, V>,
+        revision: u64,
+    ) -> Self {
         let id = node.header.id;
-        let ambient = Ambient::current();
-        let board = Board {
-            done: None,
-            early: None,
-            polling: true,
-            woken: false,
-            waiting: ByCaller::default(),
-        };
         let place = pool::place::<Work<K, V>>();
         let work = place.as_ptr();
         // SAFETY: a new place, of which every part is written.
         unsafe {
-            (&raw mut (*work).head).write(WorkHead::new(
-                id,
-                attempt.start_tick,
-                attempt.start_revision,
-            ));
+            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, revision));
             (&raw mut (*work).inner).write(inner);
             (&raw mut (*work).node).write(node);
             (&raw mut (*work).id).write(id);
             Frame::write((&raw mut (*work).frame).cast(), inner.owner.graph, id);
-            (&raw mut (*work).ambient).write(ambient);
-            (&raw mut (*work).attempt).write(Mutex::new(attempt));
+            (&raw mut (*work).ambient).write(Ambient::current());
+            (&raw mut (*work).attempt).write(Mutex::new(Attempt::start(core, node, revision, 0)));
             (&raw mut (*work).cancelled).write(AtomicBool::new(false));
             (&raw mut (*work).deferred).write(AtomicBool::new(false));
-            (&raw mut (*work).board).write(Mutex::new(board));
+            (&raw mut (*work).board).write(Mutex::new(Board {
+                done: None,
+                early: None,
+                polling: true,
+                woken: false,
+                waiting: ByCaller::default(),
+            }));
             (&raw mut (*work).shares).write(AtomicUsize::new(1));
         }
         Self(place)
@@ -422,7 +428,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         self.cancelled.store(true, SeqCst);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
-        board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
+        board.end(Done { outcome, standing: Err(Taint::UNTRACKED) });
         deferred.wakers.extend(board.stop_waiting().into_values());
         drop(board);
         deferred.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));

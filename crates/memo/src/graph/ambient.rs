@@ -6,9 +6,10 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::pin::Pin;
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -54,7 +55,13 @@ impl Ambient {
 
     /// The context in which this is called: that of the running computation, or of the wrapped future.
     #[must_use]
+    #[inline]
     pub fn current() -> Self {
+        if ADDRESS.with(Cell::get).is_null() { Self(None) } else { Self::current_some() }
+    }
+
+    #[cold]
+    fn current_some() -> Self {
         CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
     }
 
@@ -78,8 +85,21 @@ impl Ambient {
 
     /// Makes this the current context until the guard is dropped.
     pub(crate) fn enter(self) -> AmbientGuard {
-        let before = CURRENT.try_with(|current| current.replace(self));
-        AmbientGuard { before: before.ok() }
+        AmbientGuard { before: self.replace_current() }
+    }
+
+    /// Makes this the current context and returns the one that was; `None` in a thread that is ending.
+    fn replace_current(self) -> Option<Self> {
+        let address = self.address();
+        let before = CURRENT.try_with(|current| {
+            ADDRESS.with(|current| current.set(address));
+            current.replace(self)
+        });
+        before.ok()
+    }
+
+    fn address(&self) -> *const Inner {
+        self.0.as_ref().map_or(ptr::null(), Arc::as_ptr)
     }
 
     /// Whether there is no context.
@@ -89,10 +109,7 @@ impl Ambient {
 
     /// The same, unless it is the current context already.
     pub(crate) fn enter_from_elsewhere(&self) -> Option<AmbientGuard> {
-        let own = self.0.as_ref().map(Arc::as_ptr);
-        let is_current =
-            |current: &RefCell<Self>| current.borrow().0.as_ref().map(Arc::as_ptr) == own;
-        let is_here = CURRENT.try_with(is_current).unwrap_or(true);
+        let is_here = ptr::eq(ADDRESS.with(Cell::get), self.address());
         (!is_here).then(|| self.clone().enter())
     }
 }
@@ -113,8 +130,7 @@ impl Drop for AmbientGuard {
     fn drop(&mut self) {
         if let Some(before) = self.before.take() {
             // What a context holds is user code's to drop, so it is dropped outside of the borrow.
-            let left = CURRENT.try_with(|current| current.replace(before));
-            drop(left);
+            drop(before.replace_current());
         }
     }
 }
@@ -152,4 +168,6 @@ impl<F> fmt::Debug for InAmbient<F> {
 
 sync::thread_local! {
     static CURRENT: RefCell<Ambient> = const { RefCell::new(Ambient(None)) };
+    /// That of the current context: most code runs in none, which is then known without asking for it.
+    static ADDRESS: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }

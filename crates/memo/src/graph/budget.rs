@@ -74,6 +74,11 @@ impl Ledger {
     }
 
     #[cold]
+    fn note_oversized(&mut self, id: Id) {
+        self.oversized.push(id);
+    }
+
+    #[cold]
     fn replace_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
         match fingerprint {
             Some(fingerprint) => _ = self.fingerprints.insert(id, fingerprint),
@@ -104,8 +109,8 @@ impl Graph {
 
 impl Core {
     /// Puts a new node at the young end of its owner's queue.
-    pub(crate) fn enqueue(&mut self, node: &Header, weight: usize) {
-        let queue = self.queue(node);
+    #[inline]
+    pub(crate) fn enqueue(&mut self, queue: &Queue, node: &Header, weight: usize) {
         let slot = node.id.slot();
         let newest = queue.newest.replace(slot);
         node.older.set(newest);
@@ -148,7 +153,7 @@ impl Core {
         self.weigh_whole(owner, node, value_bytes);
         let weight = node.weight.get() as usize;
         if weight > self.ledger.budget || weight > owner.queue.budget.get() {
-            self.ledger.oversized.push(node.id);
+            self.ledger.note_oversized(node.id);
         }
     }
 
@@ -519,7 +524,7 @@ impl Core {
     fn renew(&mut self, node: &Header) {
         let weight = node.weight.get() as usize;
         self.unlink(node);
-        self.enqueue(node, weight);
+        self.enqueue(self.queue(node), node, weight);
     }
 
     /// Whether a watch is above this node. What a watch needs is not forced out: the watch would compute

@@ -112,12 +112,12 @@ impl Core {
     /// `node` points at a whole node (not only at its header) that nobody shares yet and that lives
     /// until its identity ends and the retirement that follows.
     #[inline]
-    pub(crate) unsafe fn adopt(&mut self, node: *mut Header, weight: usize) -> Id {
+    pub(crate) unsafe fn adopt(&mut self, node: *mut Header, owner: &Owner) -> Id {
         let id = self.slots.add(node);
         // SAFETY: not shared yet.
         unsafe { (*node).id = id };
         // SAFETY: it lives long enough.
-        self.enqueue(unsafe { &*node }, weight);
+        self.enqueue(&owner.queue, unsafe { &*node }, owner.node_bytes);
         id
     }
 

@@ -61,6 +61,11 @@ impl Expiry {
         self.external.is_some()
     }
 
+    #[cold]
+    fn bounded(&self, life: Option<Duration>) -> Option<Duration> {
+        life.into_iter().chain(self.external).min()
+    }
+
     /// A value was published that may live for `life`, or, unless that begins anew, no longer than what was
     /// left of the last one. Returns whom to tell, outside the lock.
     pub(crate) fn publish(&mut self, id: Id, life: Duration, anew: bool) -> Option<Alarm> {
@@ -249,8 +254,7 @@ impl Core {
     /// The life of a value, bounded when it was made of external sources.
     #[inline]
     pub(crate) fn bounded_life(&self, node: &Header, life: Option<Duration>) -> Option<Duration> {
-        let bound = self.expiry.external.filter(|_| node.is_external());
-        life.into_iter().chain(bound).min()
+        if node.is_external() { self.expiry.bounded(life) } else { life }
     }
 
     /// Makes a node's own value stale, whatever its dependencies say, and rejects a running attempt.

@@ -178,16 +178,24 @@ impl Core {
 /// The running computations, by number: a node has room for a number only, as few of them compute.
 #[derive(Default)]
 pub(crate) struct Works {
+    /// An entry without a computation says which is the next of these, as [`Works::free`] does; it is odd.
     entries: Vec<*const WorkHead>,
-    free: Vec<u32>,
+    /// One more than the number of an entry without a computation; 0 when there is none.
+    free: u32,
 }
 
 impl Works {
+    #[inline]
     fn add(&mut self, work: *const WorkHead) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.entries[number as usize] = work;
-            return number;
-        }
+        let Some(number) = self.free.checked_sub(1) else { return self.add_further(work) };
+        let entry = &mut self.entries[number as usize];
+        self.free = (entry.addr() >> 1) as u32;
+        *entry = work;
+        number
+    }
+
+    #[cold]
+    fn add_further(&mut self, work: *const WorkHead) -> u32 {
         self.entries.push(work);
         u32::try_from(self.entries.len() - 1).expect("fewer computations than nodes")
     }
@@ -198,11 +206,12 @@ impl Works {
 
     /// All that are running.
     pub(crate) fn iter(&self) -> impl Iterator<Item = *const WorkHead> + '_ {
-        self.entries.iter().copied().filter(|work| !work.is_null())
+        self.entries.iter().copied().filter(|work| work.addr() & 1 == 0)
     }
 
+    #[inline]
     fn remove(&mut self, number: u32) {
-        self.entries[number as usize] = ptr::null();
-        self.free.push(number);
+        self.entries[number as usize] = ptr::without_provenance((self.free as usize) << 1 | 1);
+        self.free = number + 1;
     }
 }

@@ -38,18 +38,20 @@ impl Level {
     /// Polls what was queued below, if this is the outermost level.
     #[inline]
     pub(crate) fn drain(&self) {
-        if self.outermost {
+        if self.outermost && QUEUED.with(Cell::get) {
             drain();
         }
     }
 }
 
+#[cold]
 fn drain() {
     // A thread that is ending has no queue any more, and nothing in it.
     let next = || QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
     while let Some(work) = next() {
         work.drive();
     }
+    QUEUED.with(|queued| queued.set(false));
 }
 
 impl Drop for Level {
@@ -62,6 +64,7 @@ impl Drop for Level {
 /// Queues a computation for the outermost level, which is on this stack.
 pub(crate) fn defer(work: Box<dyn Deferred>) {
     QUEUE.with(|queue| queue.borrow_mut().push_back(work));
+    QUEUED.with(|queued| queued.set(true));
 }
 
 /// Whether nothing is being computed on this thread.
@@ -91,5 +94,7 @@ const LIMIT: u32 = 48;
 sync::thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static YIELDING: Cell<bool> = const { Cell::new(false) };
+    /// Whether there may be something in the queue.
+    static QUEUED: Cell<bool> = const { Cell::new(false) };
     static QUEUE: RefCell<VecDeque<Box<dyn Deferred>>> = const { RefCell::new(VecDeque::new()) };
 }

@@ -32,46 +32,43 @@ pub(crate) fn place<T>() -> NonNull<T> {
         return NonNull::from(Box::leak(Box::<T>::new_uninit())).cast();
     };
     // SAFETY: a place of this class is as large as a `T`, aligned to 8 and nobody else's.
-    unsafe { NonNull::new_unchecked(MINE.with(|lists| lists[class].take(class)).cast()) }
+    unsafe { NonNull::new_unchecked(list(class).take(class).cast()) }
 }
 
 /// Drops a value where it is and frees its place, also when the destructor panics.
 ///
 /// # Safety
-/// `place` came from [`put`] or [`place`] of the same type, or of one that it was made `dyn` from, and
-/// there is a value; it is not used again and nobody else can reach it.
+/// `place` came from [`put`] or [`place`] of the same type, and there is a value; it is not used again and
+/// nobody else can reach it.
 #[inline(always)]
-pub(crate) unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
+pub(crate) unsafe fn destroy<T>(place: NonNull<T>) {
+    let _freed = PlaceGuard(place);
     // SAFETY: the caller says so.
-    let layout = Layout::for_value(unsafe { place.as_ref() });
-    let freed = PlaceGuard { place: place.as_ptr().cast(), layout };
-    // SAFETY: as above; it is not used again.
     unsafe { place.drop_in_place() };
-    std::mem::forget(freed);
-    free(place.as_ptr().cast(), layout);
 }
 
-/// Frees a place whose value's destructor panics.
-struct PlaceGuard {
-    place: *mut u8,
-    layout: Layout,
-}
+/// Frees a place whose value is dropped, or was about to be when its destructor panicked.
+struct PlaceGuard<T>(NonNull<T>);
 
-impl Drop for PlaceGuard {
-    #[cold]
+impl<T> Drop for PlaceGuard<T> {
+    #[inline(always)]
     fn drop(&mut self) {
-        free(self.place, self.layout);
+        let layout = Layout::new::<T>();
+        if let Some(class) = const { class_of(Layout::new::<T>()) } {
+            list(class).give(class, self.0.as_ptr().cast());
+        } else if layout.size() != 0 {
+            // SAFETY: `place` made it a `Box`, whose value has been dropped.
+            unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+        }
     }
 }
 
+/// The places of one class that this thread has, as long as it runs.
 #[inline(always)]
-fn free(place: *mut u8, layout: Layout) {
-    if let Some(class) = class_of(layout) {
-        MINE.with(|lists| lists[class].give(class, place.cast()));
-    } else if layout.size() != 0 {
-        // SAFETY: `put` made it a `Box`, whose value has been dropped.
-        unsafe { dealloc(place, layout) };
-    }
+fn list<'l>(class: usize) -> &'l List {
+    let lists = MINE.with(ptr::from_ref);
+    // SAFETY: of this thread, through the destructors of thread-locals; a `List` is not `Sync`.
+    unsafe { &(*lists)[class] }
 }
 
 /// The class of what has this layout; `None` for the global allocator.
@@ -138,13 +135,24 @@ impl List {
         self.take_slow(class)
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&self, class: usize, place: *mut Free) {
-        if self.length.get() == BATCH && !self.make_room(class) {
-            // SAFETY: as below; a batch of one ends with a link to nothing.
-            unsafe { place.write(Free { next: ptr::null_mut() }) };
-            return POOLS[class].lock().batches.push((place, 1));
+        if self.length.get() == BATCH { self.give_slow(class, place) } else { self.keep(place) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_slow(&self, class: usize, place: *mut Free) {
+        if self.make_room(class) {
+            return self.keep(place);
         }
+        // SAFETY: as in `keep`; a batch of one ends with a link to nothing.
+        unsafe { place.write(Free { next: ptr::null_mut() }) };
+        POOLS[class].lock().batches.push((place, 1));
+    }
+
+    #[inline(always)]
+    fn keep(&self, place: *mut Free) {
         // SAFETY: the place was given up, so it is this list's now, and is large enough.
         unsafe { place.write(Free { next: self.current.get() }) };
         self.current.set(place);

@@ -369,9 +369,10 @@ impl Entries {
     fn copy_to(self, new: Self, hashes: &[MaybeUninit<u32>]) -> Box<[MaybeUninit<u32>]> {
         let mut copied = Box::new_uninit_slice(new.len());
         let live = if self.is_none() { 0 } else { self.len() };
-        for (at, &top) in hashes.iter().enumerate().take(live) {
-            // SAFETY: only writers replace entries, and the caller is one.
-            let entry = unsafe { self.at(at) }.load(Relaxed);
+        // SAFETY: that many there are; only writers replace them, and the caller is one.
+        let entries = unsafe { std::slice::from_raw_parts(self.first, live) };
+        for (entry, &top) in entries.iter().zip(hashes) {
+            let entry = entry.load(Relaxed);
             if entry < FIRST_NODE {
                 continue;
             }
