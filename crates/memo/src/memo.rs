@@ -109,8 +109,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         V: PartialEq,
     {
         let function: Function<K, V> = Box::new(move |key| {
-            let future = function(key);
-            RunningFuture::new(async move { Ok(future.await) })
+            RunningFuture::new(function(key), Ok)
         });
         Self::build(graph, name, Some(V::eq), function)
     }
@@ -329,8 +328,8 @@ where
     E: Into<BoxError>,
 {
     Box::new(move |key| {
-        let future = function(key);
-        RunningFuture::new(async move { future.await.map_err(|error| Error::failed(error.into())) })
+        let convert = |result: Result<V, E>| result.map_err(|error| Error::failed(error.into()));
+        RunningFuture::new(function(key), convert)
     })
 }
 

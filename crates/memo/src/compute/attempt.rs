@@ -94,15 +94,28 @@ impl<V: 'static> Attempt<V> {
         } else {
             call(core, node, None)
         };
+        let has_old = !node.header.value().is_null();
+        Self { rejections, has_old, ..Self::begin(core, phase, revision) }
+    }
+
+    /// The first one of a node that was just made.
+    #[inline(always)]
+    pub(crate) fn first<K>(core: &mut Core, node: &Node<K, V>, revision: u64) -> Self {
+        note_call(core, node, None);
+        Self::begin(core, Phase::Calling(Taint::default()), revision)
+    }
+
+    #[inline(always)]
+    fn begin(core: &mut Core, phase: Phase<V>, revision: u64) -> Self {
         core.attempts += 1;
         Self {
             phase,
             start_revision: revision,
             start_tick: core.tick,
             asker: core.attempts,
-            rejections,
+            rejections: 0,
             settled: 0,
-            has_old: !node.header.value().is_null(),
+            has_old: false,
         }
     }
 
@@ -145,7 +158,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     #[inline(always)]
     fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
         let Phase::Calling(taint) = attempt.phase else { return self.drive_on(attempt, context) };
-        attempt.phase = Phase::Over;
+        // What is there has nothing to drop.
+        std::mem::forget(std::mem::replace(&mut attempt.phase, Phase::Over));
         match self.call(attempt, taint, context) {
             Next::Over => Poll::Ready(()),
             Next::Wait => Poll::Pending,
@@ -312,7 +326,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The load has ended. What it was made of may be newer than what others are given still.
     #[cold]
     #[inline(never)]
-    fn offer_held(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
+    fn offer_held(&self, attempt: &mut Attempt<V>, mut candidate: Candidate<V>) -> Next {
+        candidate.taint = candidate.taint.or(self.adopt());
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         let records = unsafe { &*self.frame() }.records();
         let writes = self.shared().core.lock().writes_of(records, attempt.asker);
@@ -455,11 +470,16 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 /// Notes that the function is called next.
 #[inline]
 fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase<V> {
-    core.stats.started += 1;
-    core.note_because(EventKind::Started, &node.header, cause);
+    note_call(core, node, cause);
     // Whoever is given it is told, so that a subscription asks for the next one, which may be kept.
     let unkept = Taint::UNTRACKED.or(Taint::OUTDATED);
     Phase::Calling(if node.header.take_unkept() { unkept } else { Taint::default() })
+}
+
+#[inline]
+fn note_call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) {
+    core.stats.started += 1;
+    core.note_because(EventKind::Started, &node.header, cause);
 }
 
 /// Clears a hazard slot when the call that it guards is over, whichever way.

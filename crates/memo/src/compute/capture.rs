@@ -47,7 +47,9 @@ impl Records {
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Record] {
-        if let Some(more) = self.more.as_ref().filter(|_| self.count > FEW) {
+        if self.count > FEW
+            && let Some(more) = &self.more
+        {
             return &more.records;
         }
         // SAFETY: `push` filled them in order.

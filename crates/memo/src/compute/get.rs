@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use crate::compute::audit;
 use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame};
-use crate::compute::inner::{Inner, Node};
+use crate::compute::inner::{Inner, Lookup, Node};
 use crate::compute::own::{self, Own};
 use crate::graph::core::Core;
 use crate::graph::cycle;
@@ -96,12 +96,17 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
 
 /// What a caller finds that is no hit of the short way.
 enum Entry<K: Key, V: Send + Sync + 'static> {
+    Join(Participant<K, V>),
+    Settled(Settled<V>),
+}
+
+/// What needs no computation, or one for this caller alone.
+enum Settled<V: Send + Sync + 'static> {
     /// A hit all the same, which is noted.
     Hit(CachedValue<V>),
     /// What turned out to be current under the lock.
     Current(CachedValue<V>, Id),
     Failure(Outcome<V>, Id),
-    Join(Participant<K, V>),
     /// The caller writes.
     Own(Box<Own<V>>),
     Refused(Error),
@@ -157,12 +162,23 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 let Long::New(key, parent, is_patient) = *long else {
                     unreachable!("it was a moment ago")
                 };
-                Self::begin(memo, key, parent, is_patient, context)
+                Self::begin_long(memo, key, parent, is_patient, context)
             }
         }
     }
 
-    #[inline]
+    #[inline(never)]
+    fn begin_long(
+        memo: &'static Inner<K, V>,
+        key: K,
+        parent: Option<Id>,
+        is_patient: bool,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        Self::begin(memo, key, parent, is_patient, context)
+    }
+
+    #[inline(always)]
     fn begin(
         memo: &'static Inner<K, V>,
         key: K,
@@ -174,37 +190,97 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         let entry = enter(memo, &key, parent, frame, is_patient);
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
-        let answer = match entry {
-            Entry::Join(mut joined) => {
-                joined.is_patient = is_patient;
-                frame.into_iter().for_each(|frame| joined.asks(frame));
-                match wait(&mut joined, context) {
-                    Some(answer) => end(memo, joined, answer),
-                    None => return (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
-                }
-            }
-            Entry::Own(own) => {
-                return Self::go_on_long(Box::new(Long::Own(own)), memo, context);
-            }
-            Entry::Hit(value) => {
+        let mut joined = match entry {
+            Entry::Join(joined) => joined,
+            Entry::Settled(settled) => return settled.answer(memo, frame, context),
+        };
+        joined.is_patient = is_patient;
+        frame.into_iter().for_each(|frame| joined.asks(frame));
+        let level = if joined.starts() { Level::enter() } else { None };
+        let Some(level) = level else { return Self::wait(memo, joined, context) };
+        joined.takes_start();
+        let waker = joined.work.waker();
+        let polled = joined.work.poll_first(&mut Context::from_waker(&waker));
+        if polled.is_ready()
+            && let Some(answer) = joined.sole_answer()
+        {
+            level.drain();
+            drop(level);
+            return (Self::Over, Poll::Ready(end(memo, joined, answer)));
+        }
+        Self::go_on_waiting(memo, joined, level, polled.is_ready(), context)
+    }
+
+    /// After a first poll that was not the last, or beside others.
+    #[inline(never)]
+    fn go_on_waiting(
+        memo: &'static Inner<K, V>,
+        mut joined: Participant<K, V>,
+        level: Level,
+        is_ready: bool,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        let answer = after_poll(&joined, is_ready, context);
+        level.drain();
+        drop(level);
+        let waits = answer.is_none() && is_ready;
+        let answer = if waits { wait(&mut joined, context) } else { answer };
+        Self::waited(memo, joined, answer)
+    }
+
+    #[inline(never)]
+    fn wait(
+        memo: &'static Inner<K, V>,
+        mut joined: Participant<K, V>,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        let answer = wait(&mut joined, context);
+        Self::waited(memo, joined, answer)
+    }
+
+    fn waited(
+        memo: &'static Inner<K, V>,
+        joined: Participant<K, V>,
+        answer: Option<Answer<V>>,
+    ) -> (Self, PolledValue<V>) {
+        match answer {
+            Some(answer) => (Self::Over, Poll::Ready(end(memo, joined, answer))),
+            None => (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static> Settled<V> {
+    #[inline(always)]
+    fn answer<K: Key>(
+        self,
+        memo: &'static Inner<K, V>,
+        frame: Option<&Frame>,
+        context: &mut Context<'_>,
+    ) -> (Stage<K, V>, PolledValue<V>) {
+        let answer = match self {
+            Self::Hit(value) => {
                 if memo.owner.is_probed() {
                     memo.shared().audits.poll();
                 }
                 Ok(value)
             }
-            Entry::Current(value, id) => {
+            Self::Current(value, id) => {
                 if let Some(frame) = frame {
                     frame.record(memo.shared(), id, value.version());
                 }
                 Ok(value)
             }
-            Entry::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
-            Entry::Refused(error) => {
+            Self::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
+            Self::Own(own) => {
+                return Stage::go_on_long(Box::new(Long::Own(own)), memo, context);
+            }
+            Self::Refused(error) => {
                 frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
                 Err(error)
             }
         };
-        (Self::Over, Poll::Ready(answer))
+        (Stage::Over, Poll::Ready(answer))
     }
 }
 
@@ -249,20 +325,34 @@ fn enter<K: Key, V: Send + Sync + 'static>(
         if memo.owner.is_probed() {
             audit::sample(memo, key, &value);
         }
-        return Entry::Hit(value);
+        return Entry::Settled(Settled::Hit(value));
     }
     let is_free = parent.is_none() && !is_patient;
     if memo.shared().has_writes()
         && is_free
-        && let Some(entry) = enter_writing(memo, key)
+        && let Some(settled) = enter_writing(memo, key)
     {
-        return entry;
+        return Entry::Settled(settled);
     }
     // Another graph's nodes have numbers of their own.
     let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
     let parent = parent.unwrap_or_else(|| own.map_or(Id::NONE, |frame| frame.node));
+    match memo.add(key, &looked) {
+        Some((mut core, node)) => Entry::Join(Work::start(&mut core, memo, node, parent)),
+        None => enter_known(memo, key, looked, parent),
+    }
+}
+
+/// The same where there is a node.
+#[inline(always)]
+fn enter_known<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+    looked: Lookup<'_, K, V>,
+    parent: Id,
+) -> Entry<K, V> {
     let Some((mut core, node)) = memo.node(key, looked) else {
-        return Entry::Refused(Error::closed(memo.name()));
+        return Entry::Settled(Settled::Refused(Error::closed(memo.name())));
     };
     if node.header.state() == SUSPECT
         && !node.header.is_computing()
@@ -274,14 +364,14 @@ fn enter<K: Key, V: Send + Sync + 'static>(
         debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
     }
     if node.header.state() == FRESH
-        && let Some(entry) = current_value(&mut core, node)
+        && let Some(settled) = current_value(&mut core, node)
     {
-        return entry;
+        return Entry::Settled(settled);
     }
     if let Some(cycle) = cycle::find(&core, parent, &node.header) {
         core.stats.cycles += 1;
         drop(core);
-        return Entry::Refused(Error::cycle(&cycle.names()));
+        return Entry::Settled(Settled::Refused(Error::cycle(&cycle.names())));
     }
     Entry::Join(Work::join(&mut core, memo, node, parent))
 }
@@ -292,13 +382,13 @@ fn enter<K: Key, V: Send + Sync + 'static>(
 fn enter_writing<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
-) -> Option<Entry<K, V>> {
+) -> Option<Settled<V>> {
     if !memo.shared().is_writing(capture::asker()) {
         return None;
     }
     match own::begin(memo, key) {
-        Ok(own) => own.map(|own| Entry::Own(Box::new(own))),
-        Err(error) => Some(Entry::Refused(error)),
+        Ok(own) => own.map(|own| Settled::Own(Box::new(own))),
+        Err(error) => Some(Settled::Refused(error)),
     }
 }
 
@@ -347,11 +437,12 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
 }
 
 /// The value of a fresh node, under the lock and pinned.
+#[inline(always)]
 #[allow(unsafe_code)]
 fn current_value<K: Key, V: Send + Sync + 'static>(
     core: &mut Core,
     node: &Node<K, V>,
-) -> Option<Entry<K, V>> {
+) -> Option<Settled<V>> {
     let head = node.header.value();
     if head.is_null() {
         return None;
@@ -361,48 +452,15 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
     // SAFETY: the node's value is alive while the graph lock is held.
     if unsafe { &*head }.is_failure() {
         // SAFETY: as above.
-        return Some(Entry::Failure(unsafe { Outcome::from_shared(head) }, id));
+        return Some(Settled::Failure(unsafe { Outcome::from_shared(head) }, id));
     }
     // SAFETY: a value, read under the caller's pin.
-    Some(Entry::Current(unsafe { CachedValue::pinned(head, &*line::mine()) }, id))
+    Some(Settled::Current(unsafe { CachedValue::pinned(head, &*line::mine()) }, id))
 }
 
 /// Polls the computation, or waits for whoever does.
-#[inline(always)]
+#[inline(never)]
 fn wait<K: Key, V: Send + Sync + 'static>(
-    joined: &mut Participant<K, V>,
-    context: &mut Context<'_>,
-) -> Option<Answer<V>> {
-    let level = if joined.starts() { Level::enter() } else { None };
-    let Some(level) = level else { return wait_further(joined, context) };
-    joined.takes_start();
-    let waker = joined.work.waker();
-    let polled = joined.work.poll_first(&mut Context::from_waker(&waker));
-    if polled.is_ready()
-        && let Some(answer) = joined.sole_answer()
-    {
-        level.drain();
-        return Some(answer);
-    }
-    after_first(joined, level, polled.is_ready(), context)
-}
-
-#[cold]
-#[inline(never)]
-fn after_first<K: Key, V: Send + Sync + 'static>(
-    joined: &mut Participant<K, V>,
-    level: Level,
-    is_ready: bool,
-    context: &mut Context<'_>,
-) -> Option<Answer<V>> {
-    let answer = after_poll(joined, is_ready, context);
-    level.drain();
-    drop(level);
-    if answer.is_some() || !is_ready { answer } else { wait_further(joined, context) }
-}
-
-#[inline(never)]
-fn wait_further<K: Key, V: Send + Sync + 'static>(
     joined: &mut Participant<K, V>,
     context: &mut Context<'_>,
 ) -> Option<Answer<V>> {

@@ -138,15 +138,15 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// Shares a node where the search ended that began when this was seen; `false` when another one may have
     /// been added beside it since.
+    #[inline(always)]
     fn insert(
         &self,
         core: &mut Core,
         node: NonNull<Node<K, V>>,
+        hash: u64,
         seen: InsertCount,
         place: Place,
     ) -> bool {
-        // SAFETY: nobody else knows the node yet.
-        let hash = unsafe { node.as_ref() }.header.hash;
         if !self.table.unchanged(&core.slots, hash, seen) {
             return false;
         }
@@ -172,48 +172,61 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
     /// when closed. Pinned since the caller looked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn node<'p>(
         &self,
         key: &K,
         mut looked: Lookup<'p, K, V>,
     ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
-        let mut made: Option<NonNull<Node<K, V>>> = None;
         loop {
-            match (looked.node, made) {
-                (Err(_), None) => made = Some(self.make(looked.hash, key.clone())),
-                // SAFETY: never shared.
-                (Ok(_), Some(unused)) => unsafe { pool::destroy(unused) },
-                _ => {}
+            if looked.node.is_err()
+                && let Some(added) = self.add_again(key, &looked)
+            {
+                return Some(added);
             }
-            let mut core = self.shared().core.lock();
-            match looked.node {
-                Ok(node) => {
-                    made = None;
-                    if self.is_closed(&core) {
-                        return None;
-                    }
-                    if node.header.state() != GONE {
-                        return Some((core, node));
-                    }
-                }
-                Err(place) => {
-                    let node = made.expect("made above when nothing was found");
-                    if self.is_closed(&core) {
-                        drop(core);
-                        // SAFETY: never shared.
-                        unsafe { pool::destroy(node) };
-                        return None;
-                    }
-                    if self.insert(&mut core, node, looked.seen, place) {
-                        // SAFETY: just shared; alive while the lock or the pin holds.
-                        return Some((core, unsafe { node.as_ref() }));
-                    }
-                }
+            let core = self.shared().core.lock();
+            if self.is_closed(&core) {
+                return None;
+            }
+            if let Ok(node) = looked.node
+                && node.header.state() != GONE
+            {
+                return Some((core, node));
             }
             drop(core);
             looked = self.look_again(looked.hash, key);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_again<'p>(
+        &self,
+        key: &K,
+        looked: &Lookup<'p, K, V>,
+    ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
+        self.add(key, looked)
+    }
+
+    /// Makes the node of a key that was not found, with the graph lock that this takes; `None` when it was, or
+    /// may have been added since, or when closed. Pinned since the caller looked.
+    #[inline(always)]
+    pub(crate) fn add<'p>(
+        &self,
+        key: &K,
+        looked: &Lookup<'p, K, V>,
+    ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
+        let place = looked.node.err()?;
+        let node = self.make(looked.hash, key.clone());
+        let mut core = self.shared().core.lock();
+        if !self.is_closed(&core) && self.insert(&mut core, node, looked.hash, looked.seen, place) {
+            // SAFETY: just shared; alive while the lock or the pin holds.
+            return Some((core, unsafe { node.as_ref() }));
+        }
+        drop(core);
+        // SAFETY: never shared.
+        unsafe { pool::destroy(node) };
+        None
     }
 
     /// Hangs a subscription on the node of `key`; `None` when closed.

@@ -27,6 +27,7 @@ use crate::graph::expiry::Alarm;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::memory::epoch;
 use crate::memory::line::pin;
+use crate::memory::sync::MutexGuard;
 use crate::store::edges::Edges;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, GHOST};
@@ -73,7 +74,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
     #[inline(always)]
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
-        let taint = self.adopt();
         let old = if has_old { self.old_value()? } else { None };
         let options = &self.inner.options;
         let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
@@ -88,7 +88,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
             heap_bytes = options.heap_bytes(new);
         }
-        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint })
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint: Taint::default() })
     }
 
     /// What the node has; `None` outside when finished, inside when it has nothing.
@@ -104,7 +104,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Takes over what scoped tasks have read; why the attempt must not be published, if so.
     #[inline]
-    fn adopt(&self) -> Taint {
+    pub(crate) fn adopt(&self) -> Taint {
         // SAFETY: the attempt lock is held, and the user's future is done with the frame.
         let frame = unsafe { &mut *self.frame() };
         if frame.adopted.get().is_none() { frame.taint() } else { adopt_into(frame) }
@@ -112,7 +112,28 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// One try; see the module documentation.
     #[inline(always)]
-    pub(crate) fn publish(&self, start_tick: u64, mut candidate: Candidate<V>) -> Verdict<V> {
+    pub(crate) fn publish(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        let frame = unsafe { &*self.frame() };
+        if frame.adopted.get().is_some() || frame.records().len() > AT_ONCE {
+            return self.publish_rare(start_tick, candidate);
+        }
+        self.publish_as::<false>(start_tick, candidate)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_rare(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
+        self.publish_as::<true>(start_tick, candidate)
+    }
+
+    /// The same; `RARE` when it may have scoped tasks or very many dependencies, which most have not.
+    #[inline(always)]
+    fn publish_as<const RARE: bool>(
+        &self,
+        start_tick: u64,
+        mut candidate: Candidate<V>,
+    ) -> Verdict<V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
@@ -128,7 +149,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
             return Verdict::Rejected(candidate);
         }
-        let is_large = records.len() > AT_ONCE;
+        let is_large = RARE && records.len() > AT_ONCE;
         if is_large {
             match self.register_ahead(records, start_tick) {
                 Validity::Valid => {}
@@ -148,7 +169,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             drop(core);
             return Verdict::Rejected(candidate);
         }
-        let closing = frame.adopted.get().map(|adopted| adopted.closing());
+        let adopted = frame.adopted.get().filter(|_| RARE);
+        let closing = adopted.map(|adopted| adopted.closing());
         if matches!(closing, Some(None)) {
             drop(core);
             return Verdict::Again(candidate);
@@ -177,13 +199,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             header.set_external(false);
             register(&mut core, header, edges.iter());
         }
-        let announces = candidate.taint.has(Taint::ANNOUNCES);
-        let unused = self.show(&mut core, candidate, edges, life);
-        if let Some(closing) = closing {
-            closing.close(start_tick, header.version(), announces);
-        }
-        drop(core);
-        unused.end();
+        self.show(core, candidate, edges, life, closing.map(|closing| (closing, start_tick)));
         Verdict::Settled
     }
 
@@ -218,16 +234,18 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     #[inline(always)]
     fn show(
         &self,
-        core: &mut Core,
+        mut core: MutexGuard<'_, Core>,
         candidate: Candidate<V>,
         edges: Edges,
         life: Option<Duration>,
-    ) -> Leftovers<V> {
+        closing: Option<(ClosingReads<'_>, u64)>,
+    ) {
+        let announces = candidate.taint.has(Taint::ANNOUNCES);
         let node = self.node();
         let value_bytes =
             size_of::<crate::store::value::Good<V>>().saturating_add(candidate.heap_bytes);
         let life = core.bounded_life(&node.header, life);
-        let (value, unused) = self.place(core, node, candidate);
+        let (value, unused) = self.place(&mut core, node, candidate);
         let edges = node.header.set_dependencies(&mut core.slots, edges);
         core.weigh_value(&self.inner.owner, &node.header, value_bytes);
         node.header.verified.set(core.tick);
@@ -241,10 +259,18 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
         };
         core.check_budget(self.shared(), Some(&self.inner.owner));
-        self.finish(core);
+        self.finish(&mut core);
         node.header.set_state(FRESH);
         self.board.lock().end(Done { outcome: value, standing: Ok(()) });
-        Leftovers { edges, outcome: unused, alarm }
+        if let Some((closing, start_tick)) = closing {
+            closing.close(start_tick, node.header.version(), announces);
+        }
+        drop(core);
+        if edges.heap_bytes() > 0 || unused.is_some() || alarm.is_some() {
+            return leave(edges, unused, alarm);
+        }
+        // There is nothing to drop, and to ask costs less.
+        std::mem::forget((edges, unused, alarm));
     }
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
@@ -266,7 +292,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         let remembered = core.ledger.fingerprint(self.id);
         let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
-        let failed = candidate.outcome.result().is_err();
         let version = if same {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
@@ -278,9 +303,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core.keep_fingerprint(self.id, candidate.fingerprint);
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
-        if let Err(error) = candidate.outcome.result() {
-            error.set_version(version);
-        }
+        let error = candidate.outcome.result().err();
+        error.into_iter().for_each(|error| error.set_version(version));
+        let failed = error.is_some();
         node.header.set_value(candidate.outcome.clone().into_raw().as_ptr(), failed);
         if !old.is_null() {
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
@@ -301,26 +326,11 @@ fn adopt_into(frame: &mut Frame) -> Taint {
 }
 
 /// What publishing leaves, to be dropped and told outside the lock.
-struct Leftovers<V> {
-    edges: Edges,
-    outcome: Option<Outcome<V>>,
-    alarm: Option<Alarm>,
-}
-
-impl<V> Leftovers<V> {
-    #[inline(always)]
-    fn end(self) {
-        if self.edges.heap_bytes() == 0 && self.outcome.is_none() && self.alarm.is_none() {
-            // Mostly there is nothing to drop, and to ask costs less.
-            return std::mem::forget(self);
-        }
-        self.end_some();
-    }
-
-    #[cold]
-    fn end_some(self) {
-        self.alarm.iter().for_each(|alarm| alarm());
-    }
+#[cold]
+#[inline(never)]
+fn leave<V>(edges: Edges, outcome: Option<Outcome<V>>, alarm: Option<Alarm>) {
+    alarm.iter().for_each(|alarm| alarm());
+    drop((edges, outcome));
 }
 
 /// Adds what scoped tasks read.

@@ -70,6 +70,15 @@ const WOKEN_AT_ONCE: usize = 8;
 /// A share of a computation, which ends with the last one.
 pub(crate) struct Share<K: 'static, V: 'static>(NonNull<Work<K, V>>);
 
+/// Who asks for a computation.
+#[derive(Clone, Copy)]
+struct Asking {
+    /// The computation on whose behalf; none is one, too.
+    parent: Id,
+    /// Changes completed by now.
+    revision: u64,
+}
+
 /// Where callers find out.
 pub(crate) struct Board<V> {
     pub(crate) done: Option<Done<V>>,
@@ -137,19 +146,44 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
-        let starts = running.is_null();
-        let work = if starts {
-            let work = Share::new(core, inner, node, revision);
-            core.hang(&node.header, work.0.as_ptr().cast());
-            work
-        } else {
-            core.stats.joined += 1;
-            core.note(EventKind::Joined, &node.header);
-            // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
-            unsafe { Share::of(running.cast()) }
-        };
+        if running.is_null() {
+            let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
+            return Self::begin(core, inner, node, Asking { parent, revision }, attempt);
+        }
+        core.stats.joined += 1;
+        core.note(EventKind::Joined, &node.header);
+        // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
+        let work = unsafe { Share::of(running.cast()) };
         let caller = work.head.enter(revision, parent);
-        Participant { work, revision, caller, asker: 0, is_patient: false, starts }
+        Participant { work, revision, caller, asker: 0, is_patient: false, starts: false }
+    }
+
+    /// Starts the first computation of a node that was just made. The caller polls it next.
+    #[inline(always)]
+    pub(crate) fn start(
+        core: &mut Core,
+        inner: &'static Inner<K, V>,
+        node: &Node<K, V>,
+        parent: Id,
+    ) -> Participant<K, V> {
+        let revision = graph::revision();
+        let attempt = |core: &mut Core| Attempt::first(core, node, revision);
+        Self::begin(core, inner, node, Asking { parent, revision }, attempt)
+    }
+
+    #[inline(always)]
+    fn begin(
+        core: &mut Core,
+        inner: &'static Inner<K, V>,
+        node: &Node<K, V>,
+        asking: Asking,
+        attempt: impl FnOnce(&mut Core) -> Attempt<V>,
+    ) -> Participant<K, V> {
+        let Asking { parent, revision } = asking;
+        let work = Share::new(core, inner, node, asking, attempt);
+        core.hang(&node.header, work.0.as_ptr().cast());
+        work.head.begins_for(parent);
+        Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -168,6 +202,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Takes the work off its node. The caller puts the outcome on the board in the same hold.
+    #[inline(always)]
     pub(crate) fn finish(&self, core: &mut Core) {
         core.land(&self.node().header);
         self.head.finish();
@@ -290,14 +325,15 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
 
     /// Has been answered: what there is to depend on, or why not.
     #[inline(always)]
-    pub(crate) fn end(self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Taint>) {
-        let mut this = ManuallyDrop::new(self);
-        let standing = answer.standing.map(|()| this.work.id);
+    pub(crate) fn end(mut self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Taint>) {
+        let standing = answer.standing.map(|()| self.work.id);
         if answer.early {
-            this.leave();
+            self.leave();
         }
         // SAFETY: taken out once, and nothing else of this is left to drop.
-        unsafe { std::ptr::read(&raw const this.work) }.give_back();
+        let work = unsafe { std::ptr::read(&raw const self.work) };
+        std::mem::forget(self);
+        work.give_back();
         (answer.outcome, standing)
     }
 
@@ -382,20 +418,21 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        revision: u64,
+        asking: Asking,
+        attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Self {
         let id = node.header.id;
         let place = pool::place::<Work<K, V>>();
         let work = place.as_ptr();
         // SAFETY: a new place, of which every part is written.
         unsafe {
-            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, revision));
+            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, asking.revision));
             (&raw mut (*work).inner).write(inner);
             (&raw mut (*work).node).write(node);
             (&raw mut (*work).id).write(id);
             Frame::write((&raw mut (*work).frame).cast(), inner.owner.graph, id);
             (&raw mut (*work).ambient).write(Ambient::current());
-            (&raw mut (*work).attempt).write(Mutex::new(Attempt::start(core, node, revision, 0)));
+            (&raw mut (*work).attempt).write(Mutex::new(attempt(core)));
             (&raw mut (*work).cancelled).write(AtomicBool::new(false));
             (&raw mut (*work).deferred).write(AtomicBool::new(false));
             (&raw mut (*work).board).write(Mutex::new(Board {

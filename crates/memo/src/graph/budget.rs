@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// Weighs a node with a new value, and notes one that no budget has room for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn weigh_value(&mut self, owner: &Owner, node: &Header, value_bytes: usize) {
         self.weigh_whole(owner, node, value_bytes);
         let weight = node.weight.get() as usize;
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Changes what a node counts for: itself, its edges in both directions and its value.
-    #[inline]
+    #[inline(always)]
     fn weigh_whole(&mut self, owner: &Owner, node: &Header, value_bytes: usize) {
         let edges =
             node.dependencies(&self.slots).heap_bytes() + node.dependants(&self.slots).heap_bytes();
@@ -207,6 +207,7 @@ impl Core {
     }
 
     /// Notes that somebody must call [`relieve`], if so.
+    #[inline(always)]
     pub(crate) fn check_budget(&self, shared: &Shared, owner: Option<&Owner>) {
         let over_own = owner.is_some_and(|owner| owner.queue.is_over());
         if over_own || self.is_over() {

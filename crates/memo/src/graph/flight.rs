@@ -38,12 +38,13 @@ pub(crate) struct WorkHead {
 }
 
 impl WorkHead {
+    /// With its first caller, whose number is 0; see [`WorkHead::begins_for`].
     #[inline(always)]
     pub(crate) fn new(node: Id, start_tick: u64, start_revision: u64) -> Self {
         Self {
             node,
-            callers: Cell::new(0),
-            next_caller: Cell::new(0),
+            callers: Cell::new(1),
+            next_caller: Cell::new(1),
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
             start_tick: Cell::new(start_tick),
@@ -57,6 +58,14 @@ impl WorkHead {
 
     pub(crate) fn callers(&self) -> u32 {
         self.callers.get()
+    }
+
+    /// Says on behalf of which computation the first caller asks.
+    #[inline(always)]
+    pub(crate) fn begins_for(&self, parent: Id) {
+        if parent != Id::NONE {
+            self.parents.borrow_mut().insert(0, parent);
+        }
     }
 
     /// Adds a caller, on behalf of a computation or of none, and returns its number.

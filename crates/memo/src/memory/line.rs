@@ -183,6 +183,9 @@ impl Drop for Pin {
         }
         // SAFETY: the line of this very thread; a pin is not `Send`.
         let line = unsafe { &*self.line };
+        if self.before == IDLE && line.frame.get().is_null() {
+            return line.word.store(IDLE, Release);
+        }
         let word = match self.before {
             IDLE | BUSY => line.between_pins(),
             pinned if pinned <= LATE => pinned,

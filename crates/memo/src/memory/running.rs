@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use crate::memory::pool;
 
@@ -29,10 +29,15 @@ struct Functions<T> {
 unsafe impl<T> Send for RunningFuture<T> {}
 
 impl<T> RunningFuture<T> {
-    /// Moves a future to its place.
+    /// Moves a future to its place. What comes out is converted.
     #[inline]
-    pub(crate) fn new<F: Future<Output = T> + Send + 'static>(future: F) -> Self {
-        Self { place: pool::put(future).cast(), functions: &FunctionsOf::<F>::TABLE }
+    pub(crate) fn new<F, C>(future: F, convert: C) -> Self
+    where
+        F: Future + Send + 'static,
+        C: Fn(F::Output) -> T + Send + 'static,
+    {
+        let place = pool::put(Converted { future: Some(future), convert });
+        Self { place: place.cast(), functions: &FunctionsOf::<F, C, T>::TABLE }
     }
 
     /// Polls it where it is.
@@ -43,24 +48,37 @@ impl<T> RunningFuture<T> {
     }
 }
 
-/// The functions of futures of this type.
-struct FunctionsOf<F>(PhantomData<F>);
+/// What is in a place.
+struct Converted<F, C> {
+    /// `None` when it has ended, from when on it holds nothing.
+    future: Option<F>,
+    convert: C,
+}
 
-impl<F: Future> FunctionsOf<F> {
-    const TABLE: Functions<F::Output> = Functions { poll: Self::poll, destroy: Self::destroy };
+/// The functions of futures of these types.
+struct FunctionsOf<F, C, T>(PhantomData<(F, C, T)>);
+
+impl<F: Future, C: Fn(F::Output) -> T, T> FunctionsOf<F, C, T> {
+    const TABLE: Functions<T> = Functions { poll: Self::poll, destroy: Self::destroy };
 
     /// # Safety
     /// As [`Functions`] says.
-    unsafe fn poll(place: NonNull<()>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: a future of this type, which stays in its place until it is dropped there.
-        unsafe { Pin::new_unchecked(place.cast::<F>().as_mut()) }.poll(context)
+    unsafe fn poll(place: NonNull<()>, context: &mut Context<'_>) -> Poll<T> {
+        // SAFETY: made of these types, and nobody else has it.
+        let converted = unsafe { place.cast::<Converted<F, C>>().as_mut() };
+        // SAFETY: the future stays in its place until it is dropped there.
+        let mut future = unsafe { Pin::new_unchecked(&mut converted.future) };
+        let running = future.as_mut().as_pin_mut().expect("it has not ended");
+        let output = ready!(running.poll(context));
+        future.set(None);
+        Poll::Ready((converted.convert)(output))
     }
 
     /// # Safety
     /// As [`Functions`] says.
     unsafe fn destroy(place: NonNull<()>) {
-        // SAFETY: a future of this type, put there by `new`.
-        unsafe { pool::destroy(place.cast::<F>()) };
+        // SAFETY: made of these types, and put there by `new`.
+        unsafe { pool::destroy(place.cast::<Converted<F, C>>()) };
     }
 }
 

@@ -349,6 +349,7 @@ impl Header {
     /// Gives the old list back, to be dropped outside the lock.
     pub(crate) fn set_dependencies(&self, _: &mut Slots, edges: Edges) -> Edges {
         // SAFETY: as above.
-        std::mem::replace(unsafe { &mut *self.dependencies.get() }, edges)
+        let old = unsafe { &mut *self.dependencies.get() };
+        if old.len() + edges.len() == 0 { edges } else { std::mem::replace(old, edges) }
     }
 }

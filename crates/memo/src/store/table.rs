@@ -160,6 +160,7 @@ impl<N> Table<N> {
     ///
     /// # Safety
     /// `node` stays valid until [`Table::remove`] and the retirement that follows it.
+    #[inline]
     pub(crate) unsafe fn insert(
         &self,
         slots: &mut Slots,
@@ -175,22 +176,23 @@ impl<N> Table<N> {
         // SAFETY: the current entries, since nobody else writes under the graph lock.
         let is_behind = || unsafe { entries.at(place.wrapping_sub(1)) }.load(Relaxed) != FREE;
         let mut at = if has_room && (place == begin || is_behind()) { place } else { begin };
-        loop {
-            // SAFETY: the current entries, since nobody else writes under the graph lock.
+        // SAFETY: the current entries, since nobody else writes under the graph lock.
+        let entry = loop {
             let entry = unsafe { entries.at(at) };
-            let before = entry.load(Relaxed);
-            if before < FIRST_NODE {
-                shard.room.set(shard.room.get() - usize::from(before == FREE));
-                shard.live.set(shard.live.get() + 1);
-                let node = node.expose_provenance() as u64;
-                debug_assert_eq!(node >> 48, 0);
-                // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
-                unsafe { (*shard.hashes.get())[at & entries.mask()].write((hash >> 32) as u32) };
-                entry.store(tag_of(hash) | node, Release);
-                break;
+            if entry.load(Relaxed) < FIRST_NODE {
+                break entry;
             }
             at = at.wrapping_add(1);
+        };
+        if entry.load(Relaxed) == FREE {
+            shard.room.set(shard.room.get() - 1);
         }
+        shard.live.set(shard.live.get() + 1);
+        let node = node.expose_provenance() as u64;
+        debug_assert_eq!(node >> 48, 0);
+        // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
+        unsafe { (*shard.hashes.get())[at & entries.mask()].write((hash >> 32) as u32) };
+        entry.store(tag_of(hash) | node, Release);
         let inserts = shard.inserts.load(Relaxed);
         shard.inserts.store(inserts + 1, Release);
     }

@@ -87,6 +87,7 @@ unsafe impl<V: Send + Sync> Send for Outcome<V> {}
 unsafe impl<V: Send + Sync> Sync for Outcome<V> {}
 
 impl<V> Outcome<V> {
+    #[inline(always)]
     pub(crate) fn new(result: Result<V, Error>) -> Self {
         let head: NonNull<Head> = match result {
             Ok(value) => pool::put(Good { head: Head::new(false), value }).cast(),
