@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{Asker, FrameGuard};
-use crate::compute::inner::{Node, RunningFuture};
+use crate::compute::inner::{Function, Node, RunningFuture};
 use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
@@ -134,15 +134,20 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Drives the computation. `Ready` when the outcome is on the board.
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let _ambient = self.ambient.enter_from_elsewhere();
-        self.poll_first(context)
+        self.poll_first(&mut None, context)
     }
 
-    /// The same where the ambient context is its own already.
-    pub(crate) fn poll_first(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// The same where the ambient context is its own already, with the call that comes first, if it is
+    /// prepared.
+    pub(crate) fn poll_first(
+        &self,
+        prepared: &mut Option<Call<K, V>>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         // What callers capture is their business; the computation has a frame of its own.
         let _entered = FrameGuard::new(None);
         let mut attempt = self.attempt.lock();
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, context)));
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, prepared, context)));
         let polled = driven.unwrap_or_else(|payload| {
             self.panicked(payload);
             Poll::Ready(())
@@ -154,13 +159,25 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         polled
     }
 
-    /// Mostly the function is called and has its value at once.
+    /// Mostly the function is called and has its value at once. A call that comes first is that of the first
+    /// attempt.
     #[inline(always)]
-    fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
+    fn drive(
+        &self,
+        attempt: &mut Attempt<V>,
+        prepared: &mut Option<Call<K, V>>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         let Phase::Calling(taint) = attempt.phase else { return self.drive_on(attempt, context) };
         // What is there has nothing to drop.
         std::mem::forget(std::mem::replace(&mut attempt.phase, Phase::Over));
-        match self.call(attempt, taint, context) {
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        unsafe { &*self.frame() }.begin(attempt.asker, taint);
+        let next = match prepared.take().filter(|_| !self.head.is_finished()) {
+            Some(call) => self.call(attempt, call, context),
+            None => self.call_unprepared(attempt, context),
+        };
+        match next {
             Next::Over => Poll::Ready(()),
             Next::Wait => Poll::Pending,
             Next::Again => self.drive_on(attempt, context),
@@ -219,14 +236,37 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     #[inline(never)]
     fn call_anew(&self, attempt: &mut Attempt<V>, taint: Taint, context: &mut Context<'_>) -> Next {
-        self.call(attempt, taint, context)
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        unsafe { &mut *self.frame() }.begin_anew(attempt.asker, taint);
+        self.call_unprepared(attempt, context)
     }
 
     /// Calls the function, and polls what it returns.
     #[inline(always)]
-    fn call(&self, attempt: &mut Attempt<V>, taint: Taint, context: &mut Context<'_>) -> Next {
-        // SAFETY: the attempt lock is held, and no user code is running in this frame.
-        unsafe { &mut *self.frame() }.reset(attempt.asker, taint);
+    fn call(
+        &self,
+        attempt: &mut Attempt<V>,
+        call: Call<K, V>,
+        context: &mut Context<'_>,
+    ) -> Next {
+        let Call { key, function } = call;
+        let entered = self.enter_frame();
+        // SAFETY: it is named.
+        let future = unsafe { (*function.0)(key) };
+        drop(function);
+        self.run(attempt, future, entered, context)
+    }
+
+    /// Makes the frame current. This frame is touched by this thread only, which holds the attempt lock.
+    #[inline(always)]
+    fn enter_frame(&self) -> FrameGuard {
+        // SAFETY: as above.
+        FrameGuard::new(Some(unsafe { &*self.frame() }))
+    }
+
+    /// The same without anything prepared.
+    #[inline(never)]
+    fn call_unprepared(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Next {
         let pinned = pin();
         if self.head.is_finished() {
             return self.over();
@@ -236,15 +276,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if function.is_null() {
             return self.fail(Error::closed(&self.inner.owner.name));
         }
-        // The function may take long to return its future: a hazard slot lets reclamation go on.
-        // SAFETY: the line of this thread.
-        let line = unsafe { &*line::mine() };
-        let slot = hazard::name(line, function.cast());
-        let pinned = slot.is_none().then_some(pinned);
-        let named = HazardGuard(slot);
-        // SAFETY: this frame is touched by this thread only, which holds the attempt lock.
-        let entered = FrameGuard::new(Some(unsafe { &*self.frame() }));
-        // SAFETY: named in a slot, or pinned.
+        let named = NamedFunction::new(function);
+        let pinned = named.is_none().then_some(pinned);
+        let entered = self.enter_frame();
+        // SAFETY: named, or pinned.
         let future = unsafe { (*function)(key) };
         drop((named, pinned));
         self.run(attempt, future, entered, context)
@@ -257,8 +292,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         future: RunningFuture<V>,
         context: &mut Context<'_>,
     ) -> Next {
-        // SAFETY: as in `call`.
-        let entered = FrameGuard::new(Some(unsafe { &*self.frame() }));
+        let entered = self.enter_frame();
         self.run(attempt, future, entered, context)
     }
 
@@ -482,12 +516,31 @@ fn note_call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) {
     core.note_because(EventKind::Started, &node.header, cause);
 }
 
-/// Clears a hazard slot when the call that it guards is over, whichever way.
-struct HazardGuard(Option<&'static hazard::Slot>);
+/// A call of a memo's function.
+pub(crate) struct Call<K: 'static, V: 'static> {
+    pub(crate) key: K,
+    pub(crate) function: NamedFunction<K, V>,
+}
 
-impl Drop for HazardGuard {
+/// A function that stays as long as this, whoever closes the memo.
+///
+/// It may take long to return its future: a hazard slot lets reclamation go on.
+pub(crate) struct NamedFunction<K: 'static, V: 'static>(*const Function<K, V>, &'static hazard::Slot);
+
+impl<K, V> NamedFunction<K, V> {
+    /// Pinned, with a function that was there since; `None` when there is no slot for it.
+    #[inline(always)]
+    pub(crate) fn new(function: *mut Function<K, V>) -> Option<Self> {
+        // SAFETY: the line of this thread.
+        let line = unsafe { &*line::mine() };
+        hazard::name(line, function.cast()).map(|slot| Self(function, slot))
+    }
+}
+
+impl<K, V> Drop for NamedFunction<K, V> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.0.into_iter().for_each(hazard::clear);
+        hazard::clear(self.1);
     }
 }
 

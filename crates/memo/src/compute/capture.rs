@@ -258,13 +258,19 @@ impl Frame {
         self.records.get_mut().more.is_none() && self.adopted.get().is_none()
     }
 
-    /// Forgets everything, for the next attempt.
-    pub(crate) fn reset(&mut self, asker: Asker, taint: Taint) {
+    /// The first attempt calls the function.
+    #[inline]
+    pub(crate) fn begin(&self, asker: Asker, taint: Taint) {
+        self.taint.set(taint);
+        self.asker.set(asker);
+    }
+
+    /// Another attempt does so: forgets everything.
+    pub(crate) fn begin_anew(&mut self, asker: Asker, taint: Taint) {
+        self.begin(asker, taint);
         let records = self.records.get_mut();
         records.count = 0;
         records.more.iter_mut().for_each(|more| more.missed.clear());
-        self.taint.set(taint);
-        self.asker.set(asker);
         self.open.set(0);
         self.adopted = OnceCell::new();
     }

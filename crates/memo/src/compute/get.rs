@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::compute::attempt::Call;
 use crate::compute::audit;
 use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame};
@@ -37,8 +38,26 @@ pub struct Get<K: Key, V: Send + Sync + 'static> {
 enum Stage<K: Key, V: Send + Sync + 'static> {
     /// Not polled yet.
     New(K),
-    Long(Box<Long<K, V>>),
+    Long(LongWay<K, V>),
     Over,
+}
+
+/// What is dropped by a call, so that stages without it, which most are, cost their owners no more than a look.
+struct LongWay<K: Key, V: Send + Sync + 'static>(Option<Box<Long<K, V>>>);
+
+impl<K: Key, V: Send + Sync + 'static> Drop for LongWay<K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(long) = self.0.take() {
+            drop_long(long);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_long<K: Key, V: Send + Sync + 'static>(long: Box<Long<K, V>>) {
+    drop(long);
 }
 
 /// What a `get` does that is no hit; boxed when it must wait, so that hits know nothing of it.
@@ -65,11 +84,11 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
 
     /// Waits for the end of the computation and takes no early answer.
     pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
-        Self { memo, stage: Stage::Long(Box::new(Long::New(key, None, true))) }
+        Self { memo, stage: Stage::long(Box::new(Long::New(key, None, true))) }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
-        Self { memo, stage: Stage::Long(Box::new(Long::New(key, Some(parent), false))) }
+        Self { memo, stage: Stage::long(Box::new(Long::New(key, Some(parent), false))) }
     }
 }
 
@@ -113,6 +132,10 @@ enum Settled<V: Send + Sync + 'static> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
+    fn long(long: Box<Long<K, V>>) -> Self {
+        Self::Long(LongWay(Some(long)))
+    }
+
     #[cold]
     #[inline(never)]
     fn go_on(
@@ -122,7 +145,10 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, PolledValue<V>) {
         match self {
             Self::New(key) => Self::begin(memo, key, None, false, context),
-            Self::Long(long) => Self::go_on_long(long, memo, context),
+            Self::Long(mut way) => {
+                let long = way.0.take().expect("taken once");
+                Self::go_on_long(long, memo, context)
+            }
             Self::Over => panic!("a `get` was polled after it had answered"),
         }
     }
@@ -146,7 +172,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 }
                 let Some(answer) = wait(joined, context) else {
                     return match alone(memo, joined) {
-                        None => (Self::Long(long), Poll::Pending),
+                        None => (Self::long(long), Poll::Pending),
                         Some(Err(error)) => (Self::Over, Poll::Ready(Err(error))),
                         Some(Ok(own)) => Self::go_on_long(Box::new(Long::Own(own)), memo, context),
                     };
@@ -155,7 +181,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 (Self::Over, Poll::Ready(end(memo, joined, answer)))
             }
             Long::Own(own) => match own.poll(memo, context) {
-                Poll::Pending => (Self::Long(long), Poll::Pending),
+                Poll::Pending => (Self::long(long), Poll::Pending),
                 Poll::Ready(outcome) => (Self::Over, Poll::Ready(answer(outcome))),
             },
             Long::New(..) => {
@@ -187,20 +213,69 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
-        let entry = enter(memo, &key, parent, frame, is_patient);
+        let pinned = pin();
+        let looked = memo.look(&key);
+        if let Some(frame) = frame {
+            frame.makes_good((memo.owner.number, looked.hash));
+        }
+        if looked.node.is_err() && !memo.shared().has_writes() {
+            // Mostly a miss is of a key that is new.
+            let parent = parent_of(memo, parent, frame);
+            if let Some((mut core, node)) = memo.add(&key, &looked) {
+                let mut joined = Work::start(&mut core, memo, node, parent);
+                drop(core);
+                joined.is_patient = is_patient;
+                // The node has a key of its own.
+                let call = memo.name_function().map(|function| Call { key, function });
+                drop(pinned);
+                return Self::poll_new(memo, joined, call, frame, context);
+            }
+        }
+        let entry = enter(memo, &key, looked, (parent, is_patient), frame);
+        drop(pinned);
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
-        let mut joined = match entry {
-            Entry::Join(joined) => joined,
-            Entry::Settled(settled) => return settled.answer(memo, frame, context),
-        };
-        joined.is_patient = is_patient;
+        match entry {
+            Entry::Join(mut joined) => {
+                joined.is_patient = is_patient;
+                Self::join_known(memo, joined, frame, context)
+            }
+            Entry::Settled(settled) => settled.answer(memo, frame, context),
+        }
+    }
+
+    #[inline(never)]
+    fn join_known(
+        memo: &'static Inner<K, V>,
+        joined: Participant<K, V>,
+        frame: Option<&Frame>,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        if joined.starts() {
+            return Self::poll_new(memo, joined, None, frame, context);
+        }
+        let mut joined = joined;
         frame.into_iter().for_each(|frame| joined.asks(frame));
-        let level = if joined.starts() { Level::enter() } else { None };
-        let Some(level) = level else { return Self::wait(memo, joined, context) };
+        Self::wait(memo, joined, context)
+    }
+
+    /// Polls a computation that this caller starts, with its first call if that is prepared.
+    #[inline(always)]
+    fn poll_new(
+        memo: &'static Inner<K, V>,
+        mut joined: Participant<K, V>,
+        mut call: Option<Call<K, V>>,
+        frame: Option<&Frame>,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        frame.into_iter().for_each(|frame| joined.asks(frame));
+        let Some(level) = Level::enter() else {
+            drop(call);
+            return Self::wait(memo, joined, context);
+        };
         joined.takes_start();
         let waker = joined.work.waker();
-        let polled = joined.work.poll_first(&mut Context::from_waker(&waker));
+        let polled = joined.work.poll_first(&mut call, &mut Context::from_waker(&waker));
         if polled.is_ready()
             && let Some(answer) = joined.sole_answer()
         {
@@ -245,7 +320,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, PolledValue<V>) {
         match answer {
             Some(answer) => (Self::Over, Poll::Ready(end(memo, joined, answer))),
-            None => (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
+            None => (Self::long(Box::new(Long::Joined(joined))), Poll::Pending),
         }
     }
 }
@@ -305,20 +380,28 @@ fn end<K: Key, V: Send + Sync + 'static>(
     deliver(outcome, standing, memo, frame)
 }
 
-/// Serves, verifies, joins or starts, in one hold of the graph lock where possible.
+/// The node on whose behalf a caller asks: one that is named, or the one that is being computed.
+#[inline(always)]
+fn parent_of<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    parent: Option<Id>,
+    frame: Option<&Frame>,
+) -> Id {
+    // Another graph's nodes have numbers of their own.
+    let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
+    parent.unwrap_or_else(|| own.map_or(Id::NONE, |frame| frame.node))
+}
+
+/// Serves, verifies, joins or starts, in one hold of the graph lock where possible. Pinned since the caller
+/// looked.
 #[inline(always)]
 fn enter<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
-    parent: Option<Id>,
+    looked: Lookup<'_, K, V>,
+    (parent, is_patient): (Option<Id>, bool),
     frame: Option<&Frame>,
-    is_patient: bool,
 ) -> Entry<K, V> {
-    let _pin = pin();
-    let looked = memo.look(key);
-    if let Some(frame) = frame {
-        frame.makes_good((memo.owner.number, looked.hash));
-    }
     if parent.is_none()
         && let Some(value) = looked.node.ok().and_then(|node| memo.long_hit(node))
     {
@@ -334,23 +417,7 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     {
         return Entry::Settled(settled);
     }
-    // Another graph's nodes have numbers of their own.
-    let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
-    let parent = parent.unwrap_or_else(|| own.map_or(Id::NONE, |frame| frame.node));
-    match memo.add(key, &looked) {
-        Some((mut core, node)) => Entry::Join(Work::start(&mut core, memo, node, parent)),
-        None => enter_known(memo, key, looked, parent),
-    }
-}
-
-/// The same where there is a node.
-#[inline(always)]
-fn enter_known<K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    key: &K,
-    looked: Lookup<'_, K, V>,
-    parent: Id,
-) -> Entry<K, V> {
+    let parent = parent_of(memo, parent, frame);
     let Some((mut core, node)) = memo.node(key, looked) else {
         return Entry::Settled(Settled::Refused(Error::closed(memo.name())));
     };
@@ -522,7 +589,7 @@ fn after_poll<K: Key, V: Send + Sync + 'static>(
 }
 
 /// Hands an outcome to the caller and tells the frame what was used.
-#[inline]
+#[inline(always)]
 fn deliver<K: Key, V: Send + Sync + 'static>(
     outcome: Outcome<V>,
     standing: Result<Id, Taint>,
@@ -538,6 +605,7 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
     answer(outcome)
 }
 
+#[inline(always)]
 fn answer<V: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<CachedValue<V>, Error> {
     match outcome.result() {
         Ok(_) => Ok(CachedValue::counted(outcome)),

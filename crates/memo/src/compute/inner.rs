@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
+use crate::compute::attempt::NamedFunction;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
 use crate::compute::work::Share;
@@ -244,6 +245,14 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         let function = self.function.load(Acquire);
         // SAFETY: retired when it is replaced by null, and the pin holds.
         (!function.is_null()).then(|| unsafe { (*function)(key) })
+    }
+
+    /// The function, which stays as long as what is returned; `None` when closed, or when that needs the pin.
+    /// Pinned.
+    #[inline(always)]
+    pub(crate) fn name_function(&self) -> Option<NamedFunction<K, V>> {
+        let function = self.function.load(Acquire);
+        if function.is_null() { None } else { NamedFunction::new(function) }
     }
 
     pub(crate) fn is_closed(&self, core: &Core) -> bool {

@@ -290,7 +290,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             // SAFETY: the node's value is alive while the graph lock is held.
             return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
         }
-        let remembered = core.ledger.fingerprint(self.id);
+        let remembers = candidate.fingerprint.is_some() || core.ledger.remembers();
+        let remembered = if remembers { core.ledger.fingerprint(self.id) } else { None };
         let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
         let version = if same {
             core.stats.cut_off += 1;
@@ -300,7 +301,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             core.note(EventKind::Published, &node.header);
             core.next_tick()
         };
-        core.keep_fingerprint(self.id, candidate.fingerprint);
+        if remembers {
+            core.keep_fingerprint(self.id, candidate.fingerprint);
+        }
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
         let error = candidate.outcome.result().err();

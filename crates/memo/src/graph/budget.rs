@@ -86,10 +86,15 @@ impl Ledger {
         }
     }
 
+    /// Whether it remembers a fingerprint at all.
     #[inline]
+    pub(crate) fn remembers(&self) -> bool {
+        !self.fingerprints.is_empty()
+    }
+
+    #[cold]
     pub(crate) fn fingerprint(&self, id: Id) -> Option<u64> {
-        let remembered = || self.fingerprints.get(&id).copied();
-        if self.fingerprints.is_empty() { None } else { remembered() }
+        self.fingerprints.get(&id).copied()
     }
 }
 
@@ -109,7 +114,7 @@ impl Graph {
 
 impl Core {
     /// Puts a new node at the young end of its owner's queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, queue: &Queue, node: &Header, weight: usize) {
         let slot = node.id.slot();
         let newest = queue.newest.replace(slot);
@@ -274,7 +279,7 @@ impl Core {
     /// before when the new one has none, above all when it is an error.
     #[inline]
     pub(crate) fn keep_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
-        if fingerprint.is_some() || !self.ledger.fingerprints.is_empty() {
+        if fingerprint.is_some() || self.ledger.remembers() {
             self.ledger.replace_fingerprint(id, fingerprint);
         }
     }

@@ -111,7 +111,7 @@ impl Core {
     /// # Safety
     /// `node` points at a whole node (not only at its header) that nobody shares yet and that lives
     /// until its identity ends and the retirement that follows.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn adopt(&mut self, node: *mut Header, owner: &Owner) -> Id {
         let id = self.slots.add(node);
         // SAFETY: not shared yet.

@@ -163,13 +163,14 @@ impl Core {
     }
 
     /// Hangs a computation off a node that has none.
+    #[inline(always)]
     pub(crate) fn hang(&mut self, node: &Header, work: *const WorkHead) {
         debug_assert!(!node.is_computing());
         node.set_work(Some(self.works.add(work)));
     }
 
     /// Takes the computation off the node.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn land(&mut self, node: &Header) {
         if let Some(number) = node.work() {
             self.works.remove(number);
@@ -194,7 +195,7 @@ pub(crate) struct Works {
 }
 
 impl Works {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, work: *const WorkHead) -> u32 {
         let Some(number) = self.free.checked_sub(1) else { return self.add_further(work) };
         let entry = &mut self.entries[number as usize];

@@ -42,6 +42,9 @@ pub(crate) fn place<T>() -> NonNull<T> {
 /// nobody else can reach it.
 #[inline(always)]
 pub(crate) unsafe fn destroy<T>(place: NonNull<T>) {
+    if !std::mem::needs_drop::<T>() {
+        return free(place);
+    }
     let _freed = PlaceGuard(place);
     // SAFETY: the caller says so.
     unsafe { place.drop_in_place() };
@@ -51,15 +54,20 @@ pub(crate) unsafe fn destroy<T>(place: NonNull<T>) {
 struct PlaceGuard<T>(NonNull<T>);
 
 impl<T> Drop for PlaceGuard<T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
-        let layout = Layout::new::<T>();
-        if let Some(class) = const { class_of(Layout::new::<T>()) } {
-            list(class).give(class, self.0.as_ptr().cast());
-        } else if layout.size() != 0 {
-            // SAFETY: `place` made it a `Box`, whose value has been dropped.
-            unsafe { dealloc(self.0.as_ptr().cast(), layout) };
-        }
+        free(self.0);
+    }
+}
+
+#[inline(always)]
+fn free<T>(place: NonNull<T>) {
+    let layout = Layout::new::<T>();
+    if let Some(class) = const { class_of(Layout::new::<T>()) } {
+        list(class).give(class, place.as_ptr().cast());
+    } else if layout.size() != 0 {
+        // SAFETY: `place` made it a `Box`, whose value has been dropped.
+        unsafe { dealloc(place.as_ptr().cast(), layout) };
     }
 }
 
@@ -132,19 +140,20 @@ impl List {
             self.fresh.set(fresh.wrapping_add(size_of_class(class)));
             return fresh;
         }
-        self.take_slow(class)
+        Self::take_slow(class)
     }
 
     #[inline(always)]
     fn give(&self, class: usize, place: *mut Free) {
-        if self.length.get() == BATCH { self.give_slow(class, place) } else { self.keep(place) }
+        if self.length.get() == BATCH { Self::give_slow(class, place) } else { self.keep(place) }
     }
 
     #[cold]
     #[inline(never)]
-    fn give_slow(&self, class: usize, place: *mut Free) {
-        if self.make_room(class) {
-            return self.keep(place);
+    fn give_slow(class: usize, place: *mut Free) {
+        let mine = list(class);
+        if mine.make_room(class) {
+            return mine.keep(place);
         }
         // SAFETY: as in `keep`; a batch of one ends with a link to nothing.
         unsafe { place.write(Free { next: ptr::null_mut() }) };
@@ -161,17 +170,18 @@ impl List {
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&self, class: usize) -> *mut u8 {
-        let keeps = self.make_room(class);
-        let spare = self.spare.replace(ptr::null_mut());
+    fn take_slow(class: usize) -> *mut u8 {
+        let mine = list(class);
+        let keeps = mine.make_room(class);
+        let spare = mine.spare.replace(ptr::null_mut());
         let mut pool = POOLS[class].lock();
         let batch = if spare.is_null() { pool.batches.pop() } else { Some((spare, BATCH)) };
         if let Some((first, length)) = batch {
             // SAFETY: a place in a batch is nobody else's and holds a `Free`.
             let rest = unsafe { (*first).next };
             if keeps {
-                self.current.set(rest);
-                self.length.set(length - 1);
+                mine.current.set(rest);
+                mine.length.set(length - 1);
             } else if !rest.is_null() {
                 pool.batches.push((rest, length - 1));
             }
@@ -179,8 +189,8 @@ impl List {
         }
         let count = if keeps { BATCH } else { 1 };
         let (fresh, end) = pool.carve(class, count);
-        self.fresh.set(fresh.wrapping_add(size_of_class(class)));
-        self.fresh_end.set(end);
+        mine.fresh.set(fresh.wrapping_add(size_of_class(class)));
+        mine.fresh_end.set(end);
         fresh
     }
 

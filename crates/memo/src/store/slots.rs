@@ -148,6 +148,7 @@ impl Slots {
     }
 
     /// Gives a node its identity.
+    #[inline(always)]
     pub(crate) fn add(&mut self, node: *const Header) -> Id {
         let slot = self.free.pop().unwrap_or_else(|| {
             if self.made as usize == self.entries.len() * CHUNK {

@@ -160,7 +160,7 @@ impl<N> Table<N> {
     ///
     /// # Safety
     /// `node` stays valid until [`Table::remove`] and the retirement that follows it.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn insert(
         &self,
         slots: &mut Slots,
@@ -253,6 +253,7 @@ impl<N> Table<N> {
     }
 
     /// The entries of a shard, with room for one more: made anew when they are too full.
+    #[inline(always)]
     fn with_room(&self, _: &mut Slots, hash: u64) -> Entries {
         let shard = self.shard(hash);
         let packed = shard.entries.load(Relaxed);

@@ -222,7 +222,10 @@ impl Drop for Parting {
 fn a_caller_whose_key_panics_before_its_poll_leaves_the_polling_to_who_came_after() {
     let graph = Graph::new();
     let memo = Memo::infallible_in(&graph, "memo", |key: Parting| async move { key.0 });
-    // The table keeps a key of its own, so the one that is dropped is the caller's.
+    // The node keeps a key of its own, which the function is called with, so the one that is dropped is the
+    // caller's. With that of a new node the function is called.
+    now(memo.get(Parting(1))).unwrap();
+    memo.invalidate(&Parting(1));
     let (first, second) = (memo.get(Parting(1)), memo.get(Parting(1)));
     ASKED.with(|asked| *asked.borrow_mut() = Some((memo, second)));
     assert!(catch_unwind(AssertUnwindSafe(|| now(first))).is_err());
