@@ -190,7 +190,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             let next = match std::mem::replace(&mut attempt.phase, Phase::Over) {
                 Phase::Calling(taint) => self.call_anew(attempt, taint, context),
                 Phase::Checking(check) => self.check(attempt, check, context),
-                Phase::Running(future) => self.run_on(attempt, future, context),
+                Phase::Running(future) => {
+                    let entered = self.enter_frame();
+                    self.run_on(attempt, future, entered, context)
+                }
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
                 Phase::Holding(holding) => self.hold(attempt, holding, context),
                 Phase::Over => Next::Over,
@@ -282,7 +285,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // SAFETY: named, or pinned.
         let future = unsafe { (*function)(key) };
         drop((named, pinned));
-        self.run(attempt, future, entered, context)
+        self.run_on(attempt, future, entered, context)
     }
 
     #[inline(never)]
@@ -290,9 +293,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         &self,
         attempt: &mut Attempt<V>,
         future: RunningFuture<V>,
+        entered: FrameGuard,
         context: &mut Context<'_>,
     ) -> Next {
-        let entered = self.enter_frame();
         self.run(attempt, future, entered, context)
     }
 
@@ -330,19 +333,30 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Publishes, as often as something comes between.
     #[inline(always)]
-    fn offer(&self, attempt: &mut Attempt<V>, mut candidate: Candidate<V>) -> Next {
+    fn offer(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
+        match self.publish(attempt.start_tick, candidate) {
+            Verdict::Settled => Next::Over,
+            verdict => self.offer_again(attempt, verdict),
+        }
+    }
+
+    /// The same where something was between already.
+    #[inline(never)]
+    fn offer_rare(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
+        let verdict = self.publish_rare(attempt.start_tick, candidate);
+        self.offer_again(attempt, verdict)
+    }
+
+    /// The same after a try.
+    #[cold]
+    #[inline(never)]
+    fn offer_again(&self, attempt: &mut Attempt<V>, mut verdict: Verdict<V>) -> Next {
         loop {
-            let dependency = match self.publish(attempt.start_tick, candidate) {
+            let (candidate, dependency) = match verdict {
                 Verdict::Settled => return Next::Over,
                 Verdict::Rejected(candidate) => return self.rejected(attempt, candidate),
-                Verdict::Again(again) => {
-                    candidate = again;
-                    None
-                }
-                Verdict::Suspect(suspect, dependency) => {
-                    candidate = suspect;
-                    Some(dependency)
-                }
+                Verdict::Again(candidate) => (candidate, None),
+                Verdict::Suspect(candidate, dependency) => (candidate, Some(dependency)),
             };
             if attempt.settled >= SETTLE_LIMIT {
                 return self.rejected(attempt, candidate);
@@ -354,6 +368,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 attempt.phase = Phase::Settling(Box::new((candidate, check)));
                 return Next::Again;
             }
+            verdict = self.publish_rare(attempt.start_tick, candidate);
         }
     }
 
@@ -366,7 +381,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let records = unsafe { &*self.frame() }.records();
         let writes = self.shared().core.lock().writes_of(records, attempt.asker);
         if writes.is_empty() || injected(Fault::NotHeld) {
-            return self.offer(attempt, candidate);
+            return self.offer_rare(attempt, candidate);
         }
         attempt.phase = Phase::Holding(Box::new((candidate, Hold(writes))));
         Next::Again
@@ -383,7 +398,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             attempt.phase = Phase::Holding(holding);
             return Next::Wait;
         }
-        self.offer(attempt, holding.0)
+        self.offer_rare(attempt, holding.0)
     }
 
     #[inline(never)]
@@ -398,7 +413,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 attempt.phase = Phase::Settling(settling);
                 Next::Wait
             }
-            Poll::Ready(true) => self.offer(attempt, settling.0),
+            Poll::Ready(true) => self.offer_rare(attempt, settling.0),
             Poll::Ready(false) => self.rejected(attempt, settling.0),
         }
     }

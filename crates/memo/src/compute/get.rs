@@ -62,13 +62,27 @@ fn drop_long<K: Key, V: Send + Sync + 'static>(long: Box<Long<K, V>>) {
 
 /// What a `get` does that is no hit; boxed when it must wait, so that hits know nothing of it.
 enum Long<K: Key, V: Send + Sync + 'static> {
-    /// Not polled yet: on behalf of a node that is not the ambient one, or patiently, by who was answered early
-    /// before and would only be given the same again.
-    New(K, Option<Id>, bool),
+    /// Not polled yet.
+    New(K, Asking),
     /// Waits for a computation.
     Joined(Participant<K, V>),
     /// Runs the function for a caller who writes.
     Own(Box<Own<V>>),
+}
+
+/// How a caller asks.
+#[derive(Clone, Copy, Default)]
+struct Asking {
+    /// On behalf of this node, which is not the ambient one.
+    parent: Option<Id>,
+    /// By who was answered early before and would only be given the same again.
+    is_patient: bool,
+}
+
+/// What was found, and the pin with which it lasts.
+struct Looked<'p, K, V> {
+    looked: Lookup<'p, K, V>,
+    pinned: line::Pin,
 }
 
 /// What a `get` answers with.
@@ -84,11 +98,13 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
 
     /// Waits for the end of the computation and takes no early answer.
     pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
-        Self { memo, stage: Stage::long(Box::new(Long::New(key, None, true))) }
+        let asking = Asking { parent: None, is_patient: true };
+        Self { memo, stage: Stage::long(Box::new(Long::New(key, asking))) }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
-        Self { memo, stage: Stage::long(Box::new(Long::New(key, Some(parent), false))) }
+        let asking = Asking { parent: Some(parent), is_patient: false };
+        Self { memo, stage: Stage::long(Box::new(Long::New(key, asking))) }
     }
 }
 
@@ -144,7 +160,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         match self {
-            Self::New(key) => Self::begin(memo, key, None, false, context),
+            Self::New(key) => Self::begin(memo, key, context),
             Self::Long(mut way) => {
                 let long = way.0.take().expect("taken once");
                 Self::go_on_long(long, memo, context)
@@ -185,76 +201,80 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 Poll::Ready(outcome) => (Self::Over, Poll::Ready(answer(outcome))),
             },
             Long::New(..) => {
-                let Long::New(key, parent, is_patient) = *long else {
-                    unreachable!("it was a moment ago")
-                };
-                Self::begin_long(memo, key, parent, is_patient, context)
+                let Long::New(key, asking) = *long else { unreachable!("it was a moment ago") };
+                Self::begin_long(memo, key, asking, context)
             }
         }
-    }
-
-    #[inline(never)]
-    fn begin_long(
-        memo: &'static Inner<K, V>,
-        key: K,
-        parent: Option<Id>,
-        is_patient: bool,
-        context: &mut Context<'_>,
-    ) -> (Self, PolledValue<V>) {
-        Self::begin(memo, key, parent, is_patient, context)
     }
 
     #[inline(always)]
     fn begin(
         memo: &'static Inner<K, V>,
         key: K,
-        parent: Option<Id>,
-        is_patient: bool,
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
         let pinned = pin();
-        let looked = memo.look(&key);
-        if let Some(frame) = frame {
-            frame.makes_good((memo.owner.number, looked.hash));
-        }
+        let looked = look(memo, &key, frame);
         if looked.node.is_err() && !memo.shared().has_writes() {
             // Mostly a miss is of a key that is new.
-            let parent = parent_of(memo, parent, frame);
+            let parent = parent_of(memo, frame);
             if let Some((mut core, node)) = memo.add(&key, &looked) {
-                let mut joined = Work::start(&mut core, memo, node, parent);
+                let joined = Work::start(&mut core, memo, node, parent);
                 drop(core);
-                joined.is_patient = is_patient;
                 // The node has a key of its own.
                 let call = memo.name_function().map(|function| Call { key, function });
                 drop(pinned);
                 return Self::poll_new(memo, joined, call, frame, context);
             }
         }
-        let entry = enter(memo, &key, looked, (parent, is_patient), frame);
-        drop(pinned);
-        // Its destructor may panic, so not when there is something to return already.
-        drop(key);
-        match entry {
-            Entry::Join(mut joined) => {
-                joined.is_patient = is_patient;
-                Self::join_known(memo, joined, frame, context)
-            }
-            Entry::Settled(settled) => settled.answer(memo, frame, context),
-        }
+        Self::begin_known(memo, key, Looked { looked, pinned }, Asking::default(), context)
     }
 
     #[inline(never)]
-    fn join_known(
+    fn begin_long(
         memo: &'static Inner<K, V>,
-        joined: Participant<K, V>,
+        key: K,
+        asking: Asking,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        let pinned = pin();
+        let looked = look(memo, &key, capture::current());
+        Self::begin_known(memo, key, Looked { looked, pinned }, asking, context)
+    }
+
+    #[inline(always)]
+    fn begin_known(
+        memo: &'static Inner<K, V>,
+        key: K,
+        looked: Looked<'_, K, V>,
+        asking: Asking,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        let frame = capture::current();
+        let Looked { looked, pinned } = looked;
+        let entry = enter(memo, &key, looked, asking, frame);
+        drop(pinned);
+        // Its destructor may panic, so not when there is something to return already.
+        drop(key);
+        let mut joined = match entry {
+            Entry::Join(joined) => joined,
+            Entry::Settled(settled) => return settled.answer(memo, frame, context),
+        };
+        joined.is_patient = asking.is_patient;
+        Self::join(memo, joined, frame, context)
+    }
+
+    #[inline(never)]
+    fn join(
+        memo: &'static Inner<K, V>,
+        mut joined: Participant<K, V>,
         frame: Option<&Frame>,
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         if joined.starts() {
             return Self::poll_new(memo, joined, None, frame, context);
         }
-        let mut joined = joined;
         frame.into_iter().for_each(|frame| joined.asks(frame));
         Self::wait(memo, joined, context)
     }
@@ -380,16 +400,29 @@ fn end<K: Key, V: Send + Sync + 'static>(
     deliver(outcome, standing, memo, frame)
 }
 
-/// The node on whose behalf a caller asks: one that is named, or the one that is being computed.
+/// Looks for the node of a key. Pinned.
+#[inline(always)]
+fn look<'p, K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+    frame: Option<&Frame>,
+) -> Lookup<'p, K, V> {
+    let looked = memo.look(key);
+    if let Some(frame) = frame {
+        frame.makes_good((memo.owner.number, looked.hash));
+    }
+    looked
+}
+
+/// The node that is being computed where a caller asks.
 #[inline(always)]
 fn parent_of<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
-    parent: Option<Id>,
     frame: Option<&Frame>,
 ) -> Id {
     // Another graph's nodes have numbers of their own.
     let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
-    parent.unwrap_or_else(|| own.map_or(Id::NONE, |frame| frame.node))
+    own.map_or(Id::NONE, |frame| frame.node)
 }
 
 /// Serves, verifies, joins or starts, in one hold of the graph lock where possible. Pinned since the caller
@@ -399,7 +432,7 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
     looked: Lookup<'_, K, V>,
-    (parent, is_patient): (Option<Id>, bool),
+    Asking { parent, is_patient }: Asking,
     frame: Option<&Frame>,
 ) -> Entry<K, V> {
     if parent.is_none()
@@ -417,7 +450,7 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     {
         return Entry::Settled(settled);
     }
-    let parent = parent_of(memo, parent, frame);
+    let parent = parent.unwrap_or_else(|| parent_of(memo, frame));
     let Some((mut core, node)) = memo.node(key, looked) else {
         return Entry::Settled(Settled::Refused(Error::closed(memo.name())));
     };

@@ -74,12 +74,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
     #[inline(always)]
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
-        let old = if has_old { self.old_value()? } else { None };
+        let equal = has_old && self.is_equal(&outcome)?;
         let options = &self.inner.options;
-        let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
+        let (mut fingerprint, mut heap_bytes) = (None, 0);
         if let Ok(new) = outcome.result() {
-            let old = old.as_ref().and_then(|old| old.result().ok());
-            equal = matches!((self.inner.equal, old), (Some(equal), Some(old)) if equal(old, new));
             fingerprint = options.fingerprint(new);
             if let Some(fingerprint) = fingerprint {
                 outcome.head().set_fingerprint(fingerprint);
@@ -89,6 +87,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             heap_bytes = options.heap_bytes(new);
         }
         Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint: Taint::default() })
+    }
+
+    /// Whether this is a value equal to the one that the node has; `None` when finished.
+    #[inline(never)]
+    fn is_equal(&self, outcome: &Outcome<V>) -> Option<bool> {
+        let old = self.old_value()?;
+        let old = old.as_ref().and_then(|old| old.result().ok());
+        let values = old.zip(outcome.result().ok());
+        Some(self.inner.equal.zip(values).is_some_and(|(equal, (old, new))| equal(old, new)))
     }
 
     /// What the node has; `None` outside when finished, inside when it has nothing.
@@ -121,9 +128,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.publish_as::<false>(start_tick, candidate)
     }
 
-    #[cold]
     #[inline(never)]
-    fn publish_rare(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
+    pub(crate) fn publish_rare(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
         self.publish_as::<true>(start_tick, candidate)
     }
 

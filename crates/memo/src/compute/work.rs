@@ -70,15 +70,6 @@ const WOKEN_AT_ONCE: usize = 8;
 /// A share of a computation, which ends with the last one.
 pub(crate) struct Share<K: 'static, V: 'static>(NonNull<Work<K, V>>);
 
-/// Who asks for a computation.
-#[derive(Clone, Copy)]
-struct Asking {
-    /// The computation on whose behalf; none is one, too.
-    parent: Id,
-    /// Changes completed by now.
-    revision: u64,
-}
-
 /// Where callers find out.
 pub(crate) struct Board<V> {
     pub(crate) done: Option<Done<V>>,
@@ -148,7 +139,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let running = core.flight_pointer(&node.header);
         if running.is_null() {
             let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
-            return Self::begin(core, inner, node, Asking { parent, revision }, attempt);
+            return Self::begin(core, inner, node, parent, revision, attempt);
         }
         core.stats.joined += 1;
         core.note(EventKind::Joined, &node.header);
@@ -168,7 +159,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let attempt = |core: &mut Core| Attempt::first(core, node, revision);
-        Self::begin(core, inner, node, Asking { parent, revision }, attempt)
+        Self::begin(core, inner, node, parent, revision, attempt)
     }
 
     #[inline(always)]
@@ -176,11 +167,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        asking: Asking,
+        parent: Id,
+        revision: u64,
         attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Participant<K, V> {
-        let Asking { parent, revision } = asking;
-        let work = Share::new(core, inner, node, asking, attempt);
+        let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
         work.head.begins_for(parent);
         Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
@@ -418,7 +409,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        asking: Asking,
+        revision: u64,
         attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Self {
         let id = node.header.id;
@@ -426,7 +417,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         let work = place.as_ptr();
         // SAFETY: a new place, of which every part is written.
         unsafe {
-            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, asking.revision));
+            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, revision));
             (&raw mut (*work).inner).write(inner);
             (&raw mut (*work).node).write(node);
             (&raw mut (*work).id).write(id);

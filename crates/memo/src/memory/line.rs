@@ -134,6 +134,20 @@ impl Line {
         Pin { line: self, before }
     }
 
+    /// Ends a pin that began in another state.
+    #[inline(never)]
+    fn unpin(&self, before: u64) {
+        let word = match before {
+            IDLE | BUSY => self.between_pins(),
+            pinned if pinned <= LATE => pinned,
+            ended => {
+                LATE_PINS.fetch_sub(1, SeqCst);
+                ended
+            }
+        };
+        self.word.store(word, Release);
+    }
+
     #[cold]
     fn register(&self) {
         if AT_EXIT.try_with(|_| ()).is_err() {
@@ -183,18 +197,11 @@ impl Drop for Pin {
         }
         // SAFETY: the line of this very thread; a pin is not `Send`.
         let line = unsafe { &*self.line };
-        if self.before == IDLE && line.frame.get().is_null() {
-            return line.word.store(IDLE, Release);
+        match self.before {
+            IDLE if line.frame.get().is_null() => line.word.store(IDLE, Release),
+            BUSY if !line.frame.get().is_null() => line.word.store(BUSY, Release),
+            before => line.unpin(before),
         }
-        let word = match self.before {
-            IDLE | BUSY => line.between_pins(),
-            pinned if pinned <= LATE => pinned,
-            ended => {
-                LATE_PINS.fetch_sub(1, SeqCst);
-                ended
-            }
-        };
-        line.word.store(word, Release);
     }
 }
 

@@ -27,7 +27,7 @@ impl Edges {
     }
 
     /// An exactly sized list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn exact(ids: impl ExactSizeIterator<Item = Id>) -> Self {
         if ids.len() == 0 { Self::new() } else { Self::exact_some(ids) }
     }
