@@ -4,6 +4,7 @@ pub(crate) mod attempt;
 pub(crate) mod audit;
 pub(crate) mod cached_value;
 pub(crate) mod capture;
+pub(crate) mod enter;
 pub(crate) mod get;
 pub(crate) mod hit;
 pub(crate) mod in_order;

@@ -108,9 +108,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         R: Future<Output = V> + Send + 'static,
         V: PartialEq,
     {
-        let function: Function<K, V> = Box::new(move |key| {
-            RunningFuture::new(function(key), Ok)
-        });
+        let function: Function<K, V> = Box::new(move |key| RunningFuture::new(function(key), Ok));
         Self::build(graph, name, Some(V::eq), function)
     }
 

@@ -246,12 +246,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Calls the function, and polls what it returns.
     #[inline(always)]
-    fn call(
-        &self,
-        attempt: &mut Attempt<V>,
-        call: Call<K, V>,
-        context: &mut Context<'_>,
-    ) -> Next {
+    fn call(&self, attempt: &mut Attempt<V>, call: Call<K, V>, context: &mut Context<'_>) -> Next {
         let Call { key, function } = call;
         let entered = self.enter_frame();
         // SAFETY: it is named.
@@ -540,7 +535,10 @@ pub(crate) struct Call<K: 'static, V: 'static> {
 /// A function that stays as long as this, whoever closes the memo.
 ///
 /// It may take long to return its future: a hazard slot lets reclamation go on.
-pub(crate) struct NamedFunction<K: 'static, V: 'static>(*const Function<K, V>, &'static hazard::Slot);
+pub(crate) struct NamedFunction<K: 'static, V: 'static>(
+    *const Function<K, V>,
+    &'static hazard::Slot,
+);
 
 impl<K, V> NamedFunction<K, V> {
     /// Pinned, with a function that was there since; `None` when there is no slot for it.

@@ -5,24 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::compute::attempt::Call;
-use crate::compute::audit;
 use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame};
-use crate::compute::inner::{Inner, Lookup, Node};
+use crate::compute::enter::{Asking, Entry, Settled, enter, look, parent_of};
+use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
-use crate::graph::core::Core;
+use crate::compute::work::{Answer, Participant, Work};
 use crate::graph::cycle;
 use crate::graph::validate::Taint;
 use crate::memory::depth::{self, Level};
 use crate::memory::epoch;
 use crate::memory::line::{self, pin};
+use crate::memory::wake;
 use crate::store::error::Error;
 use crate::store::key::Key;
-
-use crate::compute::work::{Answer, Participant, Work};
-use crate::graph::verify::{Progress, Verification, confirm_unchanged};
-use crate::memory::wake;
-use crate::store::node::{FRESH, SUSPECT};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
 
@@ -68,15 +64,6 @@ enum Long<K: Key, V: Send + Sync + 'static> {
     Joined(Participant<K, V>),
     /// Runs the function for a caller who writes.
     Own(Box<Own<V>>),
-}
-
-/// How a caller asks.
-#[derive(Clone, Copy, Default)]
-struct Asking {
-    /// On behalf of this node, which is not the ambient one.
-    parent: Option<Id>,
-    /// By who was answered early before and would only be given the same again.
-    is_patient: bool,
 }
 
 /// What was found, and the pin with which it lasts.
@@ -127,24 +114,6 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
         std::mem::forget(std::mem::replace(&mut this.stage, stage));
         answered
     }
-}
-
-/// What a caller finds that is no hit of the short way.
-enum Entry<K: Key, V: Send + Sync + 'static> {
-    Join(Participant<K, V>),
-    Settled(Settled<V>),
-}
-
-/// What needs no computation, or one for this caller alone.
-enum Settled<V: Send + Sync + 'static> {
-    /// A hit all the same, which is noted.
-    Hit(CachedValue<V>),
-    /// What turned out to be current under the lock.
-    Current(CachedValue<V>, Id),
-    Failure(Outcome<V>, Id),
-    /// The caller writes.
-    Own(Box<Own<V>>),
-    Refused(Error),
 }
 
 impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
@@ -259,7 +228,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         drop(key);
         let mut joined = match entry {
             Entry::Join(joined) => joined,
-            Entry::Settled(settled) => return settled.answer(memo, frame, context),
+            Entry::Settled(settled) => return Self::settle(settled, memo, frame, context),
         };
         joined.is_patient = asking.is_patient;
         Self::join(memo, joined, frame, context)
@@ -277,6 +246,38 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         }
         frame.into_iter().for_each(|frame| joined.asks(frame));
         Self::wait(memo, joined, context)
+    }
+
+    #[inline(always)]
+    fn settle(
+        settled: Settled<V>,
+        memo: &'static Inner<K, V>,
+        frame: Option<&Frame>,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
+        let answer = match settled {
+            Settled::Hit(value) => {
+                if memo.owner.is_probed() {
+                    memo.shared().audits.poll();
+                }
+                Ok(value)
+            }
+            Settled::Current(value, id) => {
+                if let Some(frame) = frame {
+                    frame.record(memo.shared(), id, value.version());
+                }
+                Ok(value)
+            }
+            Settled::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
+            Settled::Own(own) => {
+                return Self::go_on_long(Box::new(Long::Own(own)), memo, context);
+            }
+            Settled::Refused(error) => {
+                frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
+                Err(error)
+            }
+        };
+        (Self::Over, Poll::Ready(answer))
     }
 
     /// Polls a computation that this caller starts, with its first call if that is prepared.
@@ -345,40 +346,6 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Settled<V> {
-    #[inline(always)]
-    fn answer<K: Key>(
-        self,
-        memo: &'static Inner<K, V>,
-        frame: Option<&Frame>,
-        context: &mut Context<'_>,
-    ) -> (Stage<K, V>, PolledValue<V>) {
-        let answer = match self {
-            Self::Hit(value) => {
-                if memo.owner.is_probed() {
-                    memo.shared().audits.poll();
-                }
-                Ok(value)
-            }
-            Self::Current(value, id) => {
-                if let Some(frame) = frame {
-                    frame.record(memo.shared(), id, value.version());
-                }
-                Ok(value)
-            }
-            Self::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
-            Self::Own(own) => {
-                return Stage::go_on_long(Box::new(Long::Own(own)), memo, context);
-            }
-            Self::Refused(error) => {
-                frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
-                Err(error)
-            }
-        };
-        (Stage::Over, Poll::Ready(answer))
-    }
-}
-
 /// The end of a computation for one of its callers.
 #[inline(always)]
 fn end<K: Key, V: Send + Sync + 'static>(
@@ -398,98 +365,6 @@ fn end<K: Key, V: Send + Sync + 'static>(
     }
     epoch::collect_if_due();
     deliver(outcome, standing, memo, frame)
-}
-
-/// Looks for the node of a key. Pinned.
-#[inline(always)]
-fn look<'p, K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    key: &K,
-    frame: Option<&Frame>,
-) -> Lookup<'p, K, V> {
-    let looked = memo.look(key);
-    if let Some(frame) = frame {
-        frame.makes_good((memo.owner.number, looked.hash));
-    }
-    looked
-}
-
-/// The node that is being computed where a caller asks.
-#[inline(always)]
-fn parent_of<K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    frame: Option<&Frame>,
-) -> Id {
-    // Another graph's nodes have numbers of their own.
-    let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
-    own.map_or(Id::NONE, |frame| frame.node)
-}
-
-/// Serves, verifies, joins or starts, in one hold of the graph lock where possible. Pinned since the caller
-/// looked.
-#[inline(always)]
-fn enter<K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    key: &K,
-    looked: Lookup<'_, K, V>,
-    Asking { parent, is_patient }: Asking,
-    frame: Option<&Frame>,
-) -> Entry<K, V> {
-    if parent.is_none()
-        && let Some(value) = looked.node.ok().and_then(|node| memo.long_hit(node))
-    {
-        if memo.owner.is_probed() {
-            audit::sample(memo, key, &value);
-        }
-        return Entry::Settled(Settled::Hit(value));
-    }
-    let is_free = parent.is_none() && !is_patient;
-    if memo.shared().has_writes()
-        && is_free
-        && let Some(settled) = enter_writing(memo, key)
-    {
-        return Entry::Settled(settled);
-    }
-    let parent = parent.unwrap_or_else(|| parent_of(memo, frame));
-    let Some((mut core, node)) = memo.node(key, looked) else {
-        return Entry::Settled(Settled::Refused(Error::closed(memo.name())));
-    };
-    if node.header.state() == SUSPECT
-        && !node.header.is_computing()
-        && !confirm_unchanged(&mut core, &node.header)
-    {
-        // Most of what is suspect can be settled right here, without an allocation for a work.
-        let mut check = Verification::own(node.header.id);
-        let progress = check.proceed(&mut core, memo.shared().walk_chunk());
-        debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
-    }
-    if node.header.state() == FRESH
-        && let Some(settled) = current_value(&mut core, node)
-    {
-        return Entry::Settled(settled);
-    }
-    if let Some(cycle) = cycle::find(&core, parent, &node.header) {
-        core.stats.cycles += 1;
-        drop(core);
-        return Entry::Settled(Settled::Refused(Error::cycle(&cycle.names())));
-    }
-    Entry::Join(Work::join(&mut core, memo, node, parent))
-}
-
-/// What is not in memory, for a caller who holds a write guard.
-#[cold]
-#[inline(never)]
-fn enter_writing<K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    key: &K,
-) -> Option<Settled<V>> {
-    if !memo.shared().is_writing(capture::asker()) {
-        return None;
-    }
-    match own::begin(memo, key) {
-        Ok(own) => own.map(|own| Settled::Own(Box::new(own))),
-        Err(error) => Some(Settled::Refused(error)),
-    }
 }
 
 /// A run of its own for a caller who has begun to write since he asked: what he waits for may be held until
@@ -534,28 +409,6 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
     core.stats.cycles += 1;
     drop(core);
     Some(Error::cycle(&cycle.names()))
-}
-
-/// The value of a fresh node, under the lock and pinned.
-#[inline(always)]
-#[allow(unsafe_code)]
-fn current_value<K: Key, V: Send + Sync + 'static>(
-    core: &mut Core,
-    node: &Node<K, V>,
-) -> Option<Settled<V>> {
-    let head = node.header.value();
-    if head.is_null() {
-        return None;
-    }
-    core.note_hit(&node.header);
-    let id = node.header.id;
-    // SAFETY: the node's value is alive while the graph lock is held.
-    if unsafe { &*head }.is_failure() {
-        // SAFETY: as above.
-        return Some(Settled::Failure(unsafe { Outcome::from_shared(head) }, id));
-    }
-    // SAFETY: a value, read under the caller's pin.
-    Some(Settled::Current(unsafe { CachedValue::pinned(head, &*line::mine()) }, id))
 }
 
 /// Polls the computation, or waits for whoever does.

@@ -60,7 +60,7 @@ impl Ambient {
         if ADDRESS.with(Cell::get).is_null() { Self(None) } else { Self::current_some() }
     }
 
-    #[cold]
+    #[inline(never)]
     fn current_some() -> Self {
         CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
     }

@@ -92,7 +92,6 @@ impl Ledger {
         !self.fingerprints.is_empty()
     }
 
-    #[cold]
     pub(crate) fn fingerprint(&self, id: Id) -> Option<u64> {
         self.fingerprints.get(&id).copied()
     }

@@ -61,7 +61,7 @@ impl Expiry {
         self.external.is_some()
     }
 
-    #[cold]
+    #[inline(never)]
     fn bounded(&self, life: Option<Duration>) -> Option<Duration> {
         life.into_iter().chain(self.external).min()
     }

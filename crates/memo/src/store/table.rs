@@ -176,8 +176,8 @@ impl<N> Table<N> {
         // SAFETY: the current entries, since nobody else writes under the graph lock.
         let is_behind = || unsafe { entries.at(place.wrapping_sub(1)) }.load(Relaxed) != FREE;
         let mut at = if has_room && (place == begin || is_behind()) { place } else { begin };
-        // SAFETY: the current entries, since nobody else writes under the graph lock.
         let entry = loop {
+            // SAFETY: the current entries, since nobody else writes under the graph lock.
             let entry = unsafe { entries.at(at) };
             if entry.load(Relaxed) < FIRST_NODE {
                 break entry;
