@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod audit;
+pub(crate) mod board;
 pub(crate) mod cached_value;
 pub(crate) mod capture;
 pub(crate) mod enter;

@@ -19,10 +19,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
+use crate::compute::board::{Done, Early};
 use crate::compute::capture::{Asker, FrameGuard};
 use crate::compute::inner::{Function, Node, RunningFuture};
 use crate::compute::publish::{Candidate, Verdict};
-use crate::compute::work::{Done, Early, Work};
+use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};

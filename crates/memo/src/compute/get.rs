@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::compute::attempt::Call;
+use crate::compute::board::Answer;
 use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame};
-use crate::compute::enter::{Asking, Entry, Settled, enter, look, parent_of};
 use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
-use crate::compute::work::{Answer, Participant, Work};
+use crate::compute::work::{Participant, Work};
 use crate::graph::cycle;
 use crate::graph::validate::Taint;
 use crate::memory::depth::{self, Level};
@@ -67,7 +67,7 @@ enum Long<K: Key, V: Send + Sync + 'static> {
 }
 
 /// What was found, and the pin with which it lasts.
-struct Looked<'p, K, V> {
+struct PinnedLookup<'p, K, V> {
     looked: Lookup<'p, K, V>,
     pinned: line::Pin,
 }
@@ -114,6 +114,33 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
         std::mem::forget(std::mem::replace(&mut this.stage, stage));
         answered
     }
+}
+
+/// How a caller asks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asking {
+    /// On behalf of this node, which is not the ambient one.
+    pub(crate) parent: Option<Id>,
+    /// By who was answered early before and would only be given the same again.
+    pub(crate) is_patient: bool,
+}
+
+/// What a caller finds that is no hit of the short way.
+pub(crate) enum Entry<K: Key, V: Send + Sync + 'static> {
+    Join(Participant<K, V>),
+    Direct(DirectAnswer<V>),
+}
+
+/// What needs no computation, or one for this caller alone.
+pub(crate) enum DirectAnswer<V: Send + Sync + 'static> {
+    /// A hit all the same, which is noted.
+    Hit(CachedValue<V>),
+    /// What turned out to be current under the lock.
+    Current(CachedValue<V>, Id),
+    Failure(Outcome<V>, Id),
+    /// The caller writes.
+    Own(Box<Own<V>>),
+    Refused(Error),
 }
 
 impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
@@ -184,10 +211,10 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
         let pinned = pin();
-        let looked = look(memo, &key, frame);
+        let looked = memo.look_up(&key, frame);
         if looked.node.is_err() && !memo.shared().has_writes() {
             // Mostly a miss is of a key that is new.
-            let parent = parent_of(memo, frame);
+            let parent = memo.parent_of(frame);
             if let Some((mut core, node)) = memo.add(&key, &looked) {
                 let joined = Work::start(&mut core, memo, node, parent);
                 drop(core);
@@ -197,7 +224,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 return Self::poll_new(memo, joined, call, frame, context);
             }
         }
-        Self::begin_known(memo, key, Looked { looked, pinned }, Asking::default(), context)
+        Self::begin_known(memo, key, PinnedLookup { looked, pinned }, Asking::default(), context)
     }
 
     #[inline(never)]
@@ -208,27 +235,27 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let pinned = pin();
-        let looked = look(memo, &key, capture::current());
-        Self::begin_known(memo, key, Looked { looked, pinned }, asking, context)
+        let looked = memo.look_up(&key, capture::current());
+        Self::begin_known(memo, key, PinnedLookup { looked, pinned }, asking, context)
     }
 
     #[inline(always)]
     fn begin_known(
         memo: &'static Inner<K, V>,
         key: K,
-        looked: Looked<'_, K, V>,
+        looked: PinnedLookup<'_, K, V>,
         asking: Asking,
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
-        let Looked { looked, pinned } = looked;
-        let entry = enter(memo, &key, looked, asking, frame);
+        let PinnedLookup { looked, pinned } = looked;
+        let entry = memo.enter(&key, looked, asking, frame);
         drop(pinned);
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         let mut joined = match entry {
             Entry::Join(joined) => joined,
-            Entry::Settled(settled) => return Self::settle(settled, memo, frame, context),
+            Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),
         };
         joined.is_patient = asking.is_patient;
         Self::join(memo, joined, frame, context)
@@ -249,30 +276,30 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     }
 
     #[inline(always)]
-    fn settle(
-        settled: Settled<V>,
+    fn direct(
+        answer: DirectAnswer<V>,
         memo: &'static Inner<K, V>,
         frame: Option<&Frame>,
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
-        let answer = match settled {
-            Settled::Hit(value) => {
+        let answer = match answer {
+            DirectAnswer::Hit(value) => {
                 if memo.owner.is_probed() {
                     memo.shared().audits.poll();
                 }
                 Ok(value)
             }
-            Settled::Current(value, id) => {
+            DirectAnswer::Current(value, id) => {
                 if let Some(frame) = frame {
                     frame.record(memo.shared(), id, value.version());
                 }
                 Ok(value)
             }
-            Settled::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
-            Settled::Own(own) => {
+            DirectAnswer::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
+            DirectAnswer::Own(own) => {
                 return Self::go_on_long(Box::new(Long::Own(own)), memo, context);
             }
-            Settled::Refused(error) => {
+            DirectAnswer::Refused(error) => {
                 frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
                 Err(error)
             }

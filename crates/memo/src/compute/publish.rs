@@ -17,10 +17,11 @@
 
 use std::time::Duration;
 
+use crate::compute::board::Done;
 use crate::compute::capture::{Frame, Records};
 use crate::compute::inner::Node;
 use crate::compute::scope::ClosingReads;
-use crate::compute::work::{Done, Work};
+use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::expiry::Alarm;

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
+use crate::compute::board::{Answer, Board, Done, Early};
 use crate::compute::capture::{Asker, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
@@ -30,7 +31,6 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
-use crate::memory::callers::ByCaller;
 use crate::memory::depth::{self, Deferred};
 use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
@@ -63,48 +63,8 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     shares: AtomicUsize,
 }
 
-/// How many callers are told that somebody is to poll: with this many that are put away, neither polled
-/// nor dropped, others may wait for one more wake.
-const WOKEN_AT_ONCE: usize = 8;
-
 /// A share of a computation, which ends with the last one.
 pub(crate) struct Share<K: 'static, V: 'static>(NonNull<Work<K, V>>);
-
-/// Where callers find out.
-pub(crate) struct Board<V> {
-    pub(crate) done: Option<Done<V>>,
-    pub(crate) early: Option<Early<V>>,
-    /// Somebody polls right now.
-    pub(crate) polling: bool,
-    /// The inner future woke since the last poll began. Several of those who wait have been woken
-    /// since, unless somebody polls.
-    woken: bool,
-    waiting: ByCaller<Waker>,
-}
-
-/// How a computation ended.
-pub(crate) struct Done<V> {
-    pub(crate) outcome: Outcome<V>,
-    /// Whether others may depend on it, or why not.
-    pub(crate) standing: Result<(), Taint>,
-}
-
-/// An unpublished answer for callers that joined before its attempt started.
-pub(crate) struct Early<V> {
-    /// The start revision of the attempt.
-    pub(crate) start: u64,
-    pub(crate) outcome: Outcome<V>,
-    pub(crate) taint: Taint,
-}
-
-/// What a caller gets.
-pub(crate) struct Answer<V> {
-    pub(crate) outcome: Outcome<V>,
-    /// As in [`Done`].
-    pub(crate) standing: Result<(), Taint>,
-    /// The computation goes on without this caller.
-    early: bool,
-}
 
 /// A caller's place in a computation.
 pub(crate) struct Participant<K: Key, V: Send + Sync + 'static> {
@@ -218,55 +178,6 @@ impl<K, V> Work<K, V> {
     }
 }
 
-impl<V> Board<V> {
-    #[inline]
-    fn is_plain(&self) -> bool {
-        self.done.is_none() && self.early.is_none() && self.waiting.is_plain()
-    }
-
-    /// Whether whoever comes is to poll.
-    pub(crate) fn is_due(&self) -> bool {
-        self.woken && !self.polling && self.done.is_none()
-    }
-
-    /// The computation has ended, which it does once.
-    #[inline]
-    pub(crate) fn end(&mut self, done: Done<V>) {
-        debug_assert!(self.done.is_none());
-        // There is nothing to drop.
-        std::mem::forget(self.done.replace(done));
-    }
-
-    /// Begins a poll. The caller holds the board.
-    pub(crate) fn start_polling(&mut self) {
-        (self.polling, self.woken) = (true, false);
-    }
-
-    /// Leaves a poll that has not begun to the others.
-    pub(crate) fn leave_poll(&mut self) {
-        (self.polling, self.woken) = (false, true);
-    }
-
-    /// Ends a poll; returns who is to be told of the outcome, or that the next one is due.
-    pub(crate) fn stop_polling(&mut self) -> ByCaller<Waker> {
-        self.polling = false;
-        match (self.woken, &self.done) {
-            (_, Some(_)) => self.stop_waiting(),
-            (true, None) => self.waiting.take_first(WOKEN_AT_ONCE),
-            (false, None) => ByCaller::default(),
-        }
-    }
-
-    fn stop_waiting(&mut self) -> ByCaller<Waker> {
-        std::mem::take(&mut self.waiting)
-    }
-
-    /// Waits for somebody else's poll. Returns the waker that this one replaces.
-    pub(crate) fn wait(&mut self, caller: u32, waker: Waker) -> Option<Waker> {
-        self.waiting.insert(caller, waker)
-    }
-}
-
 impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
     pub(crate) fn caller(&self) -> u32 {
         self.caller
@@ -372,11 +283,10 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
         } else {
             let (own, others) = {
                 let mut board = work.board.lock();
-                let own = board.waiting.remove(self.caller);
                 if self.starts {
                     board.leave_poll();
                 }
-                (own, if board.is_due() { board.stop_waiting() } else { ByCaller::default() })
+                board.leave(self.caller)
             };
             drop(own);
             others.into_values().for_each(wake::wake);
@@ -426,13 +336,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
             (&raw mut (*work).attempt).write(Mutex::new(attempt(core)));
             (&raw mut (*work).cancelled).write(AtomicBool::new(false));
             (&raw mut (*work).deferred).write(AtomicBool::new(false));
-            (&raw mut (*work).board).write(Mutex::new(Board {
-                done: None,
-                early: None,
-                polling: true,
-                woken: false,
-                waiting: ByCaller::default(),
-            }));
+            (&raw mut (*work).board).write(Mutex::new(Board::new()));
             (&raw mut (*work).shares).write(AtomicUsize::new(1));
         }
         Self(place)
@@ -497,7 +401,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         self.abandon_if_cancelled();
         let waiting = {
             let mut board = self.board.lock();
-            let is_ignored = std::mem::replace(&mut board.woken, true);
+            let is_ignored = board.wake();
             if board.polling {
                 return;
             }
@@ -505,10 +409,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
                 drop(board);
                 return depth::defer(Box::new(self.clone()));
             }
-            match is_ignored {
-                true => board.stop_waiting(),
-                false => board.waiting.take_first(WOKEN_AT_ONCE),
-            }
+            if is_ignored { board.stop_waiting() } else { board.stop_some() }
         };
         waiting.into_values().for_each(wake::wake);
     }

@@ -29,14 +29,14 @@ struct Functions<T> {
 unsafe impl<T> Send for RunningFuture<T> {}
 
 impl<T> RunningFuture<T> {
-    /// Moves a future to its place. What comes out is converted.
+    /// Moves a future to its place. What comes out is conversion.
     #[inline]
     pub(crate) fn new<F, C>(future: F, convert: C) -> Self
     where
         F: Future + Send + 'static,
         C: Fn(F::Output) -> T + Send + 'static,
     {
-        let place = pool::put(Converted { future: Some(future), convert });
+        let place = pool::put(Conversion { future: Some(future), convert });
         Self { place: place.cast(), functions: &FunctionsOf::<F, C, T>::TABLE }
     }
 
@@ -49,7 +49,7 @@ impl<T> RunningFuture<T> {
 }
 
 /// What is in a place.
-struct Converted<F, C> {
+struct Conversion<F, C> {
     /// `None` when it has ended, from when on it holds nothing.
     future: Option<F>,
     convert: C,
@@ -65,20 +65,20 @@ impl<F: Future, C: Fn(F::Output) -> T, T> FunctionsOf<F, C, T> {
     /// As [`Functions`] says.
     unsafe fn poll(place: NonNull<()>, context: &mut Context<'_>) -> Poll<T> {
         // SAFETY: made of these types, and nobody else has it.
-        let converted = unsafe { place.cast::<Converted<F, C>>().as_mut() };
+        let conversion = unsafe { place.cast::<Conversion<F, C>>().as_mut() };
         // SAFETY: the future stays in its place until it is dropped there.
-        let mut future = unsafe { Pin::new_unchecked(&mut converted.future) };
+        let mut future = unsafe { Pin::new_unchecked(&mut conversion.future) };
         let running = future.as_mut().as_pin_mut().expect("it has not ended");
         let output = ready!(running.poll(context));
         future.set(None);
-        Poll::Ready((converted.convert)(output))
+        Poll::Ready((conversion.convert)(output))
     }
 
     /// # Safety
     /// As [`Functions`] says.
     unsafe fn destroy(place: NonNull<()>) {
         // SAFETY: made of these types, and put there by `new`.
-        unsafe { pool::destroy(place.cast::<Converted<F, C>>()) };
+        unsafe { pool::destroy(place.cast::<Conversion<F, C>>()) };
     }
 }
 
