@@ -313,8 +313,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::Wait;
             }
             Err(payload) => {
-                quietly(|| drop(future));
+                // First, since whoever comes while it is dropped asks after the panic.
                 self.panicked(payload);
+                quietly(|| drop(future));
                 return Next::Over;
             }
         };
