@@ -408,7 +408,8 @@ fn relieve_now(shared: &Shared) {
         let mut steps = length * 2 + 2;
         while evict_some(shared, owner, &mut steps) {}
     }
-    while force_some(shared) {}
+    let mut passed = 0;
+    while force_some(shared, &mut passed) {}
     let mut core = shared.core.lock();
     if core.ledger.spare_from != u64::MAX {
         // Something was spared for a computation: look again when it is over.
@@ -462,13 +463,15 @@ fn evict_some(shared: &Shared, owner: &'static Owner, steps: &mut usize) -> bool
     still && hand.helped
 }
 
-/// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done.
-fn force_some(shared: &Shared) -> bool {
+/// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done. Those of memos that are
+/// within their budget are passed by, a bounded number at a time, and stand at the end of the line then.
+fn force_some(shared: &Shared, passed: &mut usize) -> bool {
     if over_budget(shared).is_empty() {
         return false;
     }
     let mut forced = false;
     let mut shorter = false;
+    let passed_before = *passed;
     shared.cascade(|core, walk| {
         core.limit_what_is_spared();
         let line = core.ledger.ghosts.len();
@@ -480,6 +483,11 @@ fn force_some(shared: &Shared) -> bool {
                 continue;
             }
             let over = core.is_over() || core.queue(node).is_over();
+            if !over && core.owners.iter().flatten().any(|owner| owner.queue.is_over()) {
+                core.ledger.ghosts.push_back(ghost);
+                *passed += 1;
+                continue;
+            }
             if !over {
                 core.ledger.ghosts.push_front(ghost);
                 break;
@@ -497,7 +505,7 @@ fn force_some(shared: &Shared) -> bool {
             forced = core.force_sources(walk);
         }
     });
-    forced || shorter
+    forced || shorter || *passed > passed_before && *passed < PASSED
 }
 
 impl Core {
@@ -566,6 +574,8 @@ const WATCH_SCAN: usize = 64;
 const END: u32 = u32::MAX;
 /// Steps of the hand per hold of the graph lock.
 const HOLD: usize = 128;
+/// Ghosts of others that are passed by when a memo is above its own budget.
+const PASSED: usize = 1024;
 const GHOSTS_BEFORE_PRUNE: usize = 1024;
 /// About what an entry of a map with a key of 8 bytes takes.
 const FINGERPRINT_BYTES: usize = 32;

@@ -596,3 +596,112 @@ fn what_was_read_last_goes_last_and_each_memo_has_a_budget_of_its_own() {
     assert!(graph.stats().bytes <= 20_000);
     assert_eq!(left, (0..20).filter(|key| small.cached(key).is_some()).collect::<Vec<_>>());
 }
+
+#[test]
+fn intervals_whose_readers_have_gone_give_their_keys_back_and_hide_no_others() {
+    let graph = Graph::new();
+    let rows = Source::<Arc<u64>>::new_in(&graph, "rows");
+    let end = Arc::new(1_000_000);
+    let high = end.clone();
+    let page = Memo::infallible_in(&graph, "page", move |low: u64| {
+        let high = high.clone();
+        async move {
+            rows.range(Arc::new(low)..high);
+            low
+        }
+    });
+    let kept = |low: &u64| low.is_multiple_of(50);
+    for low in 0..1000 {
+        now(page.get(low)).unwrap();
+    }
+    (0..1000).filter(|low| !kept(low)).for_each(|low| assert!(page.evict(&low)));
+    let entries = graph.entries("rows", 0, 10_000).entries;
+    assert_eq!(entries.len(), 1000);
+    let gone = entries.iter().filter(|entry| graph.evict(entry.id)).count();
+    assert_eq!(gone, 980, "those that somebody depends on stay");
+    now(page.get(2000)).unwrap();
+    // Reclamation waits for readers that other tests have pinned.
+    while Arc::strong_count(&end) > 200 {
+        drop(Graph::new());
+        std::thread::yield_now();
+    }
+    for low in (0..1000).filter(kept) {
+        assert!(page.cached(&low).is_some());
+        rows.changed(&Arc::new(low));
+        assert!(page.cached(&low).is_none(), "{low}");
+        now(page.get(low)).unwrap();
+    }
+}
+
+/// A leaf and what is made of it.
+fn pair(graph: &Graph, name: &str) -> (Memo<u64, u64>, Memo<u64, u64>) {
+    let leaf = Memo::infallible_in(graph, name, |key: u64| async move { key });
+    let above = Memo::infallible_in(graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    (leaf, above)
+}
+
+#[test]
+fn ghosts_of_a_memo_within_its_budget_are_not_forced_out_for_another_one() {
+    let graph = Graph::new();
+    let ((one, of_one), (two, of_two)) = (pair(&graph, "one"), pair(&graph, "two"));
+    for (leaf, above) in [(one, of_one), (two, of_two)] {
+        (0..300).for_each(|key| _ = now(above.get(key)).unwrap());
+        (0..300).for_each(|key| assert!(leaf.evict(&key)));
+    }
+    let two = two.budget(1);
+    assert!((0..300).all(|key| of_one.cached(&key).is_some() && one.entry(&key).is_some()));
+    assert!((0..300).all(|key| of_two.cached(&key).is_none() && two.entry(&key).is_none()));
+}
+
+#[test]
+fn thousands_of_ghosts_are_all_forced_out_when_there_is_no_room() {
+    let graph = Graph::new();
+    let (leaf, above) = pair(&graph, "leaf");
+    for key in 0..3000 {
+        now(above.get(key)).unwrap();
+        assert!(leaf.evict(&key));
+    }
+    let leaf = leaf.budget(10_000);
+    let owners = graph.owners();
+    assert!(owners[0].bytes <= 10_000, "{owners:?}");
+    let left = (0..3000).filter(|key| leaf.entry(key).is_some()).count();
+    assert_eq!(left, (0..3000).filter(|key| above.cached(key).is_some()).count());
+}
+
+#[test]
+fn remembered_hashes_count_for_memory() {
+    let bytes = |hashed: bool| {
+        let graph = Graph::new();
+        let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+        let memo = if hashed { memo.fingerprint(|value| *value) } else { memo };
+        (0..100).for_each(|key| _ = now(memo.get(key)).unwrap());
+        graph.stats().bytes
+    };
+    assert!(bytes(true) >= bytes(false) + 100 * 16);
+}
+
+#[test]
+fn what_was_spared_for_a_run_goes_when_the_run_is_over_although_nothing_is_kept_of_it() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let wait = gate.clone();
+    let failing = Memo::new_in(&graph, "failing", move |_: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            Err::<u64, _>(std::fmt::Error)
+        }
+    });
+    let (leaf, above) = pair(&graph, "leaf");
+    graph.set_budget(20_000);
+    let mut runs = failing.get(1);
+    assert!(poll(&mut runs).is_pending());
+    (0..200).for_each(|key| _ = now(above.get(key)).unwrap());
+    assert!(graph.stats().bytes > 20_000, "the run may have read any of them");
+    assert!(above.evict(&199) && leaf.evict(&199));
+    assert!(above.entry(&199).is_none() && leaf.entry(&199).is_none(), "nobody depends on them");
+    gate.open();
+    now(runs).unwrap_err();
+    assert!(graph.stats().bytes <= 20_000, "{}", graph.stats().bytes);
+}
