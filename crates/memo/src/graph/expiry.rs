@@ -277,3 +277,27 @@ const EXTERNAL_LIFE: Duration = Duration::from_secs(5);
 const HEAP_SLACK: usize = 1024;
 /// Bounds one call of `advance`.
 const EXPIRED_PER_CALL: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_while_the_driver_sleeps_lives_from_when_it_wakes() {
+        let (mut expiry, start, second) = (Expiry::new(), Instant::now(), Duration::from_secs(1));
+        let (told, id) = (Arc::new(()), Id::new(1, 1));
+        let tells = told.clone();
+        expiry.alarm = Some(Arc::new(move || _ = &tells));
+        expiry.advance(start);
+        assert!(expiry.publish(id, second, true).is_none(), "it is awake");
+        assert_eq!(expiry.lifetime(id), Some(Lifetime { since: start, until: start + second }));
+        expiry.asleep = true;
+        let later = start + 3600 * second;
+        assert!(expiry.publish(Id::new(2, 1), second, true).is_some());
+        expiry.advance(later);
+        let life = Lifetime { since: later, until: later + second };
+        assert_eq!(expiry.lifetime(Id::new(2, 1)), Some(life));
+        assert_eq!((expiry.pop_due(later), expiry.pop_due(later)), (Some(id), None));
+        assert_eq!(expiry.next(), Some(life.until));
+    }
+}

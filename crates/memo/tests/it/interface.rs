@@ -430,6 +430,9 @@ fn a_change_is_known_to_be_announced_since_a_tick_only_if_it_was_announced_later
         rows.changed(&12);
         let tick = rows.tick();
         assert!(!rows.changed_since(&12, tick), "it was announced before");
+        rows.changed(&30);
+        assert!(!rows.changed_since(&12, tick), "it is another key that has changed");
+        let tick = rows.tick();
         // Enough that whatever is noted of keys that nobody has read is of these.
         (0..30_000).for_each(|key| _ = others.changed(&key));
         assert!(!rows.changed_since(&13, tick), "it is another source that has changed");

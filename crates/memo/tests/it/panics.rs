@@ -362,23 +362,26 @@ impl Ord for Fragile {
     }
 }
 
-/// A table of which twelve intervals were read; the next one is added while a comparison panics.
+/// A table of which so many intervals were read; the next one was added while a comparison panicked.
 struct Broken {
     rows: Source<Fragile>,
     page: Memo<u64, u64>,
+    pages: u64,
     _graph: Graph,
 }
 
 impl Broken {
-    const PAGES: std::ops::Range<u64> = 0..12;
-
-    /// `None` when so many comparisons are not made.
-    fn after(comparisons: u64) -> Option<Self> {
-        Self::after_what(comparisons, |_, _| ())
+    /// One for each comparison of which it makes a difference whether it panics. Something happens before.
+    fn each(what: impl Fn(&Graph, Source<Fragile>)) -> impl Iterator<Item = Self> {
+        (2..40).flat_map(move |pages| {
+            let what = &what;
+            let all: Vec<_> = (1..).map_while(|at| Self::after(pages, at, what)).collect();
+            all
+        })
     }
 
-    /// The same with something that happens between the reads and the panic.
-    fn after_what(comparisons: u64, what: impl FnOnce(&Graph, Source<Fragile>)) -> Option<Self> {
+    /// `None` when so many comparisons are not made.
+    fn after(pages: u64, comparisons: u64, what: &dyn Fn(&Graph, Source<Fragile>)) -> Option<Self> {
         let graph = Graph::new();
         let rows = Source::<Fragile>::new_in(&graph, "rows");
         let page = Memo::infallible_in(&graph, "page", move |page: u64| async move {
@@ -386,31 +389,32 @@ impl Broken {
             rows.range(Fragile(low)..Fragile(high));
             page
         });
-        Self::PAGES.for_each(|number| now(page.get(number)).map(|_| ()).unwrap());
+        (0..pages).for_each(|number| drop(now(page.get(number)).unwrap()));
         what(&graph, rows);
         COMPARISONS.set(comparisons);
-        let added = now(page.get(12));
+        let added = now(page.get(pages));
         COMPARISONS.set(0);
-        added.is_err().then_some(Self { rows, page, _graph: graph })
+        added.is_err().then_some(Self { rows, page, pages, _graph: graph })
     }
 
     fn bounds(page: u64) -> (u64, u64) {
-        let low = page * 7 % 13 * 3;
-        (low, low + 2 + page % 5 * 4)
+        let low = page * 17 % 40;
+        (low, low + 1 + page % 5 * 4)
     }
 
     /// The pages that show a key.
-    fn with(key: u64) -> impl Iterator<Item = u64> {
-        Self::PAGES.filter(move |&page| (Self::bounds(page).0..Self::bounds(page).1).contains(&key))
+    fn with(&self, key: u64) -> impl Iterator<Item = u64> {
+        let shows = move |&page: &u64| (Self::bounds(page).0..Self::bounds(page).1).contains(&key);
+        (0..self.pages).filter(shows)
     }
 }
 
 #[test]
 fn a_comparison_that_panics_while_an_interval_is_added_hides_no_change_from_who_read_others() {
-    for key in 0..50 {
-        for broken in (1..).map_while(Broken::after) {
+    for broken in Broken::each(|_, _| ()) {
+        for key in 0..56 {
             broken.rows.changed(&Fragile(key));
-            Broken::with(key).for_each(|page| {
+            broken.with(key).for_each(|page| {
                 assert!(broken.page.cached(&page).is_none(), "page {page} shows {key}");
             });
         }
@@ -419,16 +423,14 @@ fn a_comparison_that_panics_while_an_interval_is_added_hides_no_change_from_who_
 
 #[test]
 fn a_write_holds_who_reads_its_key_although_a_comparison_panicked_before() {
-    for key in [4, 13, 22, 31] {
-        for broken in (1..).map_while(Broken::after) {
-            Broken::PAGES.for_each(|page| _ = broken.page.invalidate(&page));
-            let rows = broken.rows;
-            let guard = std::thread::spawn(move || rows.write(&Fragile(key))).join().unwrap();
-            Broken::with(key).for_each(|page| {
-                assert!(poll(&mut broken.page.get(page)).is_pending(), "page {page} shows {key}");
-            });
-            guard.finish();
-        }
+    for (number, broken) in (0..).zip(Broken::each(|_, _| ())) {
+        let (rows, key) = (broken.rows, number * 7 % 56);
+        (0..broken.pages).for_each(|page| _ = broken.page.invalidate(&page));
+        let guard = std::thread::spawn(move || rows.write(&Fragile(key))).join().unwrap();
+        broken.with(key).for_each(|page| {
+            assert!(poll(&mut broken.page.get(page)).is_pending(), "page {page} shows {key}");
+        });
+        guard.finish();
     }
 }
 
@@ -462,25 +464,26 @@ fn a_write_of_a_key_that_panics_holds_every_key() {
 #[test]
 fn a_change_of_a_row_alone_is_none_of_an_interval_that_a_panic_has_hidden() {
     for key in [4, 13, 22, 31] {
-        let mut tick = 0;
-        for comparisons in 1.. {
-            // An operator takes the row alone for changed, and another row changes.
-            let broken = Broken::after_what(comparisons, |graph, rows| {
-                let row = Memo::infallible_in(graph, "row", move |key: u64| async move {
-                    rows.read(&Fragile(key));
-                });
-                now(row.get(key)).unwrap();
-                tick = rows.tick();
-                let text = format!("Fragile({key})");
-                let entries = graph.entries("rows", 0, 100).entries;
-                let entry = entries.iter().find(|entry| entry.key == text).unwrap();
-                graph.invalidate(entry.id).unwrap();
-                rows.changed(&Fragile(1000));
+        let tick = Cell::new(0);
+        // An operator takes the row alone for changed, and another row changes.
+        let what = |graph: &Graph, rows: Source<Fragile>| {
+            let row = Memo::infallible_in(graph, "row", move |key: u64| async move {
+                rows.read(&Fragile(key));
             });
-            let Some(broken) = broken else { break };
-            let shown = Broken::with(key).any(|page| broken.page.cached(&page).is_some());
-            assert!(shown, "nobody said that {key} has changed");
-            assert!(!broken.rows.changed_since(&Fragile(key), tick));
+            now(row.get(key)).unwrap();
+            tick.set(rows.tick());
+            let text = format!("Fragile({key})");
+            let entries = graph.entries("rows", 0, 100).entries;
+            let entry = entries.iter().find(|entry| entry.key == text).unwrap();
+            graph.invalidate(entry.id).unwrap();
+            rows.changed(&Fragile(1000));
+        };
+        for pages in 2..40 {
+            for broken in (1..).map_while(|at| Broken::after(pages, at, &what)) {
+                let is_shown = broken.with(key).any(|page| broken.page.cached(&page).is_some());
+                assert_eq!(is_shown, broken.with(key).next().is_some(), "nobody has said that");
+                assert!(!is_shown || !broken.rows.changed_since(&Fragile(key), tick.get()));
+            }
         }
     }
 }

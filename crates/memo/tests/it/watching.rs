@@ -481,3 +481,19 @@ fn streams_are_woken_when_their_memo_or_graph_is_closed() {
         assert!(now(notify.next()).is_none());
     }
 }
+
+#[test]
+fn a_watch_that_waits_for_a_run_ends_when_its_memo_or_graph_is_closed() {
+    for closes_graph in [false, true] {
+        let graph = Graph::new();
+        let (_, _, _gate, slow) = gated(&graph);
+        let mut watch = slow.watch(1);
+        let mut next = Box::pin(watch.next());
+        assert!((&mut next).now_or_never().is_none());
+        match closes_graph {
+            true => drop(graph),
+            false => slow.close(),
+        }
+        assert!(now(next).is_none());
+    }
+}
