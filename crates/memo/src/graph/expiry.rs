@@ -285,9 +285,8 @@ mod tests {
     #[test]
     fn what_is_published_while_the_driver_sleeps_lives_from_when_it_wakes() {
         let (mut expiry, start, second) = (Expiry::new(), Instant::now(), Duration::from_secs(1));
-        let (told, id) = (Arc::new(()), Id::new(1, 1));
-        let tells = told.clone();
-        expiry.alarm = Some(Arc::new(move || _ = &tells));
+        let id = Id::new(1, 1);
+        expiry.alarm = Some(Arc::new(|| ()));
         expiry.advance(start);
         assert!(expiry.publish(id, second, true).is_none(), "it is awake");
         assert_eq!(expiry.lifetime(id), Some(Lifetime { since: start, until: start + second }));

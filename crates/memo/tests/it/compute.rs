@@ -504,28 +504,32 @@ impl Runs {
 #[test]
 fn who_waits_is_given_the_run_that_was_under_way_or_the_next_one_and_woken_for_it() {
     let world = Runs::new();
-    let (mut driver, _) = world.joins();
-    let (mut first, wakes) = world.joins();
-    assert!(poll(&mut driver).is_pending());
+    let (mut first, _) = world.joins();
     world.rows.changed(&1);
     let (mut second, _) = world.joins();
-    assert!(poll(&mut driver).is_pending());
-    let before = wakes.count();
+    let mut others = [world.joins(), world.joins()];
     world.gates[0].open();
-    assert_eq!(*now(driver).unwrap(), 0, "it asked before the change");
-    assert!(wakes.count() > before, "so did this one");
-    let value = now(&mut first).unwrap();
+    let Poll::Ready(Ok(value)) = poll(&mut first) else { panic!("it asked before the change") };
     assert_eq!((*value, value.version()), (0, 0));
-    assert!(poll(&mut second).is_pending(), "this one did not");
+    assert!(poll(&mut second).is_pending(), "it asked after that");
+    for (other, wakes) in &mut others {
+        assert!(poll_with(other, wakes).is_pending());
+    }
     world.rows.changed(&1);
-    let (mut third, _) = world.joins();
+    let (mut last, _) = world.joins();
     assert!(poll(&mut second).is_pending());
+    let counts = || others.iter().map(|(_, wakes)| wakes.count()).collect::<Vec<_>>();
+    let before = counts();
     world.gates[1].open();
     let Poll::Ready(Ok(value)) = poll(&mut second) else { panic!("it waits for a third run") };
     assert_eq!((*value, value.version()), (1, 0));
-    assert!(poll(&mut third).is_pending());
+    assert!(counts().iter().zip(before).all(|(now, before)| *now > before), "for each of them");
+    for (mut other, _) in others {
+        assert_eq!(poll(&mut other).map(|value| *value.unwrap()), Poll::Ready(1));
+    }
+    assert!(poll(&mut last).is_pending());
     world.gates[2].open();
-    let value = now(third).unwrap();
+    let value = now(last).unwrap();
     assert_eq!((*value, value.version() != 0), (2, true));
     assert_eq!(world.begun.load(SeqCst), 3);
 }

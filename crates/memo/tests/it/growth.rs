@@ -242,7 +242,8 @@ fn a_change_between_two_holds_of_a_large_publish_rejects_it() {
         let writer = threads.spawn(|| {
             for round in 1..=300 {
                 data.store(round, SeqCst);
-                rows.changed(&(round * 13 % 4_000));
+                // Of those whose edges are registered first.
+                rows.changed(&(round * 13 % 500));
             }
         });
         while !writer.is_finished() {

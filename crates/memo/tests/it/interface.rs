@@ -430,15 +430,19 @@ fn a_change_is_known_to_be_announced_since_a_tick_only_if_it_was_announced_later
         rows.changed(&12);
         let tick = rows.tick();
         assert!(!rows.changed_since(&12, tick), "it was announced before");
-        rows.changed(&30);
-        assert!(!rows.changed_since(&12, tick), "it is another key that has changed");
-        let tick = rows.tick();
         // Enough that whatever is noted of keys that nobody has read is of these.
         (0..30_000).for_each(|key| _ = others.changed(&key));
         assert!(!rows.changed_since(&13, tick), "it is another source that has changed");
         rows.changed(&12);
         assert!(rows.changed_since(&12, tick));
     }
+    now(memo.get(40)).unwrap();
+    // The second one marks nobody, so that it is the last thing that has happened.
+    rows.changed(&40);
+    rows.changed(&40);
+    let tick = rows.tick();
+    rows.changed(&30);
+    assert!(!rows.changed_since(&40, tick), "it is another key that has changed since");
 }
 
 #[test]
@@ -478,8 +482,7 @@ fn entries_tell_how_they_stand() {
     let graph = Graph::new();
     graph.set_external_life(None);
     let rows = Source::<u64>::new_in(&graph, "rows").external();
-    let gate = Gate::default();
-    let wait = gate;
+    let wait = Gate::default();
     let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
         let wait = wait.clone();
         async move {
@@ -556,4 +559,41 @@ fn the_latest_events_are_kept_and_a_memo_that_is_made_later_is_recorded_too() {
     let told: Vec<_> = graph.take_events().iter().map(ToString::to_string).collect();
     assert_eq!(told, ["published memo(2)", "hit memo(1)"]);
     assert_eq!(graph.stats().events_dropped, 3);
+}
+
+/// An object whose memos are its own.
+struct Contacts {
+    memos: tidewire_memo::Methods,
+}
+
+impl Contacts {
+    #[tidewire_memo::memo]
+    async fn number(self: &Arc<Self>, text: String) -> Result<u64, std::num::ParseIntError> {
+        text.parse()
+    }
+
+    #[tidewire_memo::memo]
+    async fn never(self: &Arc<Self>, key: u64) -> Result<u64, std::fmt::Error> {
+        std::future::pending::<()>().await;
+        Ok(key)
+    }
+}
+
+#[test]
+fn methods_of_an_object_are_closed_with_it_and_their_errors_keep_their_cause() {
+    use std::error::Error;
+    let graph = Graph::new();
+    let contacts = Arc::new(Contacts { memos: tidewire_memo::Methods::new_in(&graph) });
+    assert_eq!(*now(contacts.number("7".to_owned())).unwrap(), 7);
+    let error = now(contacts.number("seven".to_owned())).unwrap_err();
+    let cause = error.source().unwrap().downcast_ref::<std::num::ParseIntError>();
+    assert_eq!(cause, error.downcast_ref());
+    assert!(cause.is_some() && error.downcast_ref::<std::fmt::Error>().is_none());
+    let mut waits = Box::pin(contacts.never(1));
+    assert!(poll(&mut waits).is_pending());
+    assert_eq!(graph.owners().len(), 2);
+    // The run that waits has the object until it is closed.
+    drop(contacts);
+    drop(waits);
+    assert!(graph.owners().is_empty());
 }

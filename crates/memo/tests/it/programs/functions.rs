@@ -167,11 +167,7 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
             }
         }
         Stmt::Inherit { polls } => inherit(world, node, *polls).await,
-        Stmt::Glimpse { node: below } => {
-            if world.memo(*below).cached(&Key::new(below.key)).is_none() {
-                sights.push(Sight::unanswered(*below));
-            }
-        }
+        Stmt::Glimpse { node: below } => sights.extend(glimpse(world, *below)),
         Stmt::Scope { body, channel, after, abort } => {
             let shape = Scope { body, channel: *channel, after, abort: *abort };
             return scoped(world, node, shape, sights).await;
@@ -347,6 +343,12 @@ async fn glance(
         Parting::Left => world.left.lock().expect("never poisoned").push((asker, get)),
     }
     is_in_task
+}
+
+/// The mark of a value that is not there.
+fn glimpse(world: &World, node: Node) -> Option<Sight> {
+    let found = world.memo(node).cached(&Key::new(node.key));
+    found.is_none().then(|| Sight::unanswered(node))
 }
 
 /// Goes on for a while with what another function has left.
