@@ -502,8 +502,9 @@ fn entries_tell_how_they_stand() {
     let mut get = leaf.get(5);
     assert!(poll(&mut get).is_pending());
     leaf.invalidate(&0);
-    leaf.evict(&1);
-    leaf.evict(&2);
+    assert!(leaf.evict(&1) && leaf.evict(&2));
+    let nothing_there = [1, 4, 5, 9];
+    assert!(nothing_there.iter().all(|key| !leaf.evict(key)));
     rows.changed(&2);
     rows.changed(&3);
     let state = |key: u64| leaf.entry(&key).unwrap().entry.state;
