@@ -17,7 +17,7 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        if let Some(parent) = stat(pid).and_then(|fields| fields.get(1)?.parse::<u32>().ok()) {
+        if let Some(parent) = parent(pid) {
             parents.push((pid, parent));
         }
     }
@@ -71,19 +71,28 @@ pub(crate) fn command(pid: u32) -> String {
         .join(" ")
 }
 
-/// The process that listens on a TCP port.
+/// The process that listens on a TCP port; of several that hold the socket, the one that began the others.
 pub(crate) fn listener(port: u16) -> Option<u32> {
     let inodes: HashSet<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .flat_map(|table| listening_inodes(&fs::read_to_string(table).unwrap_or_default(), port))
         .collect();
-    let mut pids: Vec<u32> = fs::read_dir("/proc")
+    let mut holders: Vec<(u32, u32)> = fs::read_dir("/proc")
         .ok()?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| holds(*pid, &inodes))
+        .filter_map(|pid| Some((pid, parent(pid)?)))
         .collect();
-    pids.sort_unstable();
-    pids.into_iter().find(|pid| holds(*pid, &inodes))
+    holders.sort_unstable();
+    outermost(&holders)
+}
+
+/// The first process whose parent is none of them. A process that begins another one shares its sockets
+/// with it until that runs its own program, and numbers of processes begin anew when they are used up.
+fn outermost(holders: &[(u32, u32)]) -> Option<u32> {
+    let is_among = |pid: u32| holders.iter().any(|(holder, _)| *holder == pid);
+    holders.iter().find(|(_, parent)| !is_among(*parent)).map(|(pid, _)| *pid)
 }
 
 fn listening_inodes(table: &str, port: u16) -> Vec<String> {
@@ -102,6 +111,10 @@ fn holds(pid: u32, inodes: &HashSet<String>) -> bool {
         let link = fs::read_link(entry.path()).unwrap_or_default();
         link.to_str().is_some_and(|name| inodes.contains(name))
     })
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid)?.get(1)?.parse().ok()
 }
 
 /// The fields of `/proc/PID/stat` after the name, from the state on.
@@ -147,5 +160,13 @@ mod tests {
         assert!(usage(&[pid]).unwrap().rss_bytes > 100_000);
         assert!(!command(pid).is_empty());
         assert!(usage(&[u32::MAX]).is_none());
+    }
+
+    #[test]
+    fn of_those_who_hold_a_socket_the_one_is_found_that_began_the_others() {
+        assert_eq!(outermost(&[(1019, 32_674), (32_674, 1)]), Some(32_674));
+        assert_eq!(outermost(&[(20, 1), (21, 20), (22, 20)]), Some(20));
+        assert_eq!(outermost(&[(30, 2), (31, 3)]), Some(30));
+        assert_eq!(outermost(&[]), None);
     }
 }
