@@ -147,7 +147,8 @@ fn version(world: &World, node: Node, start: &Start, value: &CachedValue<Value>)
 fn passing(world: &World, node: Node, start: &Start, text: &str) {
     if let Some(step) = planned_step(text) {
         // What is made while somebody writes is held, and then given to all who have asked by then.
-        let is_held = world.program.any_op(|op| matches!(op, Op::Write { .. }));
+        let is_held =
+            world.program.any_op(|op| matches!(op, Op::Write { .. } | Op::Rollback { .. }));
         // A panic drops the function's key on its way; who asks there still joins (seed 1500041553).
         let is_on_its_way = world.program.hooks.iter().any(|hook| hook.place == Place::KeyDrop);
         if step < start.step && !is_held && !is_on_its_way {
