@@ -71,7 +71,8 @@ pub(crate) fn command(pid: u32) -> String {
         .join(" ")
 }
 
-/// The process that listens on a TCP port; of several that hold the socket, the one that began the others.
+/// The process that listens on a TCP port; of several that hold the socket, the one that began the
+/// others.
 pub(crate) fn listener(port: u16) -> Option<u32> {
     let inodes: HashSet<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -88,8 +89,9 @@ pub(crate) fn listener(port: u16) -> Option<u32> {
     outermost(&holders)
 }
 
-/// The first process whose parent is none of them. A process that begins another one shares its sockets
-/// with it until that runs its own program, and numbers of processes begin anew when they are used up.
+/// The first process whose parent is none of them. A process that begins another one shares its
+/// sockets with it until that runs its own program, and numbers of processes begin anew when they are
+/// used up.
 fn outermost(holders: &[(u32, u32)]) -> Option<u32> {
     let is_among = |pid: u32| holders.iter().any(|(holder, _)| *holder == pid);
     holders.iter().find(|(_, parent)| !is_among(*parent)).map(|(pid, _)| *pid)
