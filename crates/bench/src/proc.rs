@@ -90,8 +90,8 @@ pub(crate) fn listener(port: u16) -> Option<u32> {
 }
 
 /// The first process whose parent is none of them. A process that begins another one shares its
-/// sockets with it until that runs its own program, and numbers of processes begin anew when they are
-/// used up.
+/// sockets with it until that runs its own program, and numbers of processes begin anew when they
+/// are used up.
 fn outermost(holders: &[(u32, u32)]) -> Option<u32> {
     let is_among = |pid: u32| holders.iter().any(|(holder, _)| *holder == pid);
     holders.iter().find(|(_, parent)| !is_among(*parent)).map(|(pid, _)| *pid)
