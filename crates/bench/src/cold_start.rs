@@ -31,7 +31,7 @@ pub(crate) fn first_answer(
     probe.warm_up = Duration::ZERO;
     probe.requests = Some(probe.workload.steps.len().min(1) as u64);
     probe.timeout = case.server.start_timeout;
-    probe.duration = case.server.start_timeout;
+    probe.duration = Some(case.server.start_timeout);
     let (progress, _received) = unbounded_channel();
     loop {
         let ran = tidewire_loadgen::prepare(&probe)

@@ -64,7 +64,7 @@ pub(crate) async fn search(
             spacing: search.spacing,
             in_flight_max: search.in_flight_max,
         };
-        at.load.duration = search.trial;
+        at.load.duration = Some(search.trial);
         let mut silent = std::io::sink();
         let mut quiet = Console::new(&mut silent, console.view());
         let result = measure::measure(&Arc::new(at), &mut quiet, stop).await?;

@@ -97,7 +97,7 @@ pub(crate) async fn cold(
     stop: &Stop,
 ) -> Result<RunResult, Error> {
     let cold = cold_start::measure(case, count, console, stop).await?;
-    let mut load = describe(&case.load);
+    let mut load = describe(&case.load, 0.0);
     load.model = "cold start".to_owned();
     load.shape = format!("{count} starts");
     (load.connections, load.depth, load.duration) = (1, 1, 0.0);
@@ -137,7 +137,7 @@ async fn show(
     let every = match console.view() {
         View::Terminal => 1,
         View::Program => 1,
-        View::Plain if plan.duration.as_secs() <= 30 => 1,
+        View::Plain if plan.duration.is_some_and(|length| length.as_secs() <= 30) => 1,
         View::Plain => 10,
     };
     let mut rows = 0;
@@ -162,14 +162,22 @@ async fn show(
         }
         let rate = (ok - before.0) as f64 / (at - before.1).max(1e-9);
         before = (ok, at);
-        let total = plan.duration.as_secs_f64();
+        let (share, of) = match (plan.duration, plan.requests) {
+            (Some(length), _) => {
+                let total = length.as_secs_f64();
+                (at / total, format!("{at:>5.0} s of {total:.0}"))
+            }
+            (None, requests) => {
+                let (done, total) = (ok + failed, requests.unwrap_or(u64::MAX));
+                (done as f64 / total.max(1) as f64, format!("{at:>5.0} s, {done} of {total}"))
+            }
+        };
         let bar = match console.view() {
-            View::Terminal => bar(at / total),
+            View::Terminal => bar(share),
             View::Plain | View::Program => String::new(),
         };
         let mut line = format!(
-            "{bar}{:>5.0} s of {total:.0}   {:>9}/s   p50 {:>8}   p99 {:>8}",
-            at,
+            "{bar}{of}   {:>9}/s   p50 {:>8}   p99 {:>8}",
             grouped(rate),
             time(progress.p50),
             time(progress.p99),
@@ -185,7 +193,7 @@ async fn show(
 fn result_of(plan: &Plan, run: Run) -> RunResult {
     let recorder = &run.recorder;
     let measured = recorder.measured;
-    let asked = plan.duration.as_secs_f64();
+    let asked = plan.duration.unwrap_or_default().as_secs_f64();
     let last = seconds(recorder.last_answer.saturating_sub(plan.origin()));
     let ended = seconds(run.ended_at.saturating_sub(plan.origin()));
     let bounded = plan.requests.is_some() || run.interrupted;
@@ -202,7 +210,7 @@ fn result_of(plan: &Plan, run: Run) -> RunResult {
     let stalls = recorder.gaps.stalls(raw.p50, plan.origin());
     let mut result = RunResult {
         format: crate::result::FORMAT.to_owned(),
-        load: describe(plan),
+        load: describe(plan, length),
         requests: Requests {
             offered: measured.offered,
             sent: measured.sent,
@@ -323,7 +331,7 @@ fn unreached(plan: &Plan, result: &RunResult) -> Option<String> {
     let requests = &result.requests;
     let due = requests.offered;
     let share = requests.ok as f64 / due.max(1) as f64;
-    let took = result.throughput.seconds / plan.duration.as_secs_f64().max(1e-9);
+    let took = result.throughput.seconds / result.load.duration.max(1e-9);
     if result.interrupted || (share >= 0.99 && took <= 1.05) {
         return None;
     }
@@ -335,7 +343,8 @@ fn unreached(plan: &Plan, result: &RunResult) -> Option<String> {
     ))
 }
 
-fn describe(plan: &Plan) -> LoadDescription {
+/// A load, and how long its measured part was if nobody said so.
+fn describe(plan: &Plan, length: f64) -> LoadDescription {
     let speech = &plan.workload.speech;
     let transport = match speech.transport {
         Transport::Http1 => "HTTP/1.1",
@@ -363,7 +372,7 @@ fn describe(plan: &Plan) -> LoadDescription {
         connections: plan.connections,
         depth: plan.depth,
         rate,
-        duration: plan.duration.as_secs_f64(),
+        duration: plan.duration.map_or(length, |duration| duration.as_secs_f64()),
         warm_up: plan.warm_up.as_secs_f64(),
         threads: plan.threads,
     }

@@ -58,8 +58,8 @@ pub struct Plan {
     pub threads: usize,
     /// Unmeasured load before the measured part.
     pub warm_up: Duration,
-    /// Length of the measured part.
-    pub duration: Duration,
+    /// Length of the measured part; without one, `requests` alone end it (closed model, no ramp).
+    pub duration: Option<Duration>,
     /// Stop after this many requests, warm-up included.
     pub requests: Option<u64>,
     /// A request is given up after this time.
@@ -74,15 +74,16 @@ impl Plan {
 
     /// The end of the measured part.
     pub fn until(&self) -> Nanos {
-        nanos(self.warm_up + self.duration)
+        self.duration.map_or(Nanos::MAX, |duration| nanos(self.warm_up + duration))
     }
+
     /// When connection `number` joins: at once, or later in a ramp of connections.
     pub(crate) fn opens_at(&self, number: usize) -> Nanos {
         match self.model {
             Model::Closed { connections_from } if number >= connections_from => {
                 let added = (self.connections - connections_from).max(1) as f64;
                 let share = (number + 1 - connections_from) as f64 / added;
-                self.origin() + (share * nanos(self.duration) as f64) as Nanos
+                self.origin() + (share * nanos(self.duration.unwrap_or_default()) as f64) as Nanos
             }
             _ => 0,
         }

@@ -55,14 +55,14 @@ pub struct RunArgs {
     #[arg(long, value_parser = quantity::span, conflicts_with_all = ["rate", "steps"],
           help_heading = "Load")]
     ramp: Option<Span>,
-    /// Length of the measured part; with --steps, divided among them.
-    #[arg(long, value_name = "DURATION", short = 'z', visible_alias = "over", default_value = "10s",
+    /// Length of the measured part; with --steps, divided among them. 10 s unless --requests ends it.
+    #[arg(long, value_name = "DURATION", short = 'z', visible_alias = "over",
           value_parser = quantity::duration, help_heading = "Load")]
-    duration: Duration,
+    duration: Option<Duration>,
     /// Unmeasured load before it.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = quantity::duration, help_heading = "Load")]
     warm_up: Duration,
-    /// Stop after this many requests.
+    /// Stop after this many requests; with --duration, after whichever comes first.
     #[arg(long, value_name = "COUNT", short = 'n', help_heading = "Load")]
     requests: Option<u64>,
     /// Open model: drop (and count) requests beyond this many waiting or in flight.

@@ -66,7 +66,7 @@ pub(super) fn plan(
         reuse: Reuse::KeepAlive,
         threads: 1,
         warm_up: settings.warm_up,
-        duration: settings.duration,
+        duration: Some(settings.duration),
         requests: None,
         timeout: TIMEOUT,
     })

@@ -64,10 +64,6 @@ pub(crate) fn measured_until(arguments: &[&str], stop: &Stop) -> (Outcome, RunRe
     words.extend_from_slice(arguments);
     let path = json.to_str().unwrap().to_owned();
     words.extend(["--json", &path]);
-    if words.contains(&"-n") && !words.contains(&"-z") {
-        // How long so many requests take is for the machine to say.
-        words.extend(["-z", "10m"]);
-    }
     let ran = bench_until(&words, stop);
     let outcome = ran.outcome.unwrap();
     let result = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidewire_bench::command::Outcome;
 
-use crate::harness::{Manner, Peer, answer, measured, scratch, serve};
+use crate::harness::{Manner, Peer, answer, measured, measured_until, scratch, serve};
 
 #[test]
 fn counts_equal_the_servers_own_in_the_closed_model() {
@@ -16,6 +16,28 @@ fn counts_equal_the_servers_own_in_the_closed_model() {
     assert_eq!(result.latency.raw.count, 2000);
     assert_eq!(result.timeline.iter().map(|row| row.ok).sum::<u64>(), 2000);
     assert_eq!(peer.accepted.load(Ordering::SeqCst), 5, "four and the first look");
+}
+
+#[test]
+fn a_number_of_requests_is_the_end_also_of_a_load_at_a_rate() {
+    let peer = Peer::good();
+    let (_, result, text) = measured(&[&peer.url(), "-n", "50", "-c", "2"]);
+    assert_eq!(result.load.duration, result.throughput.seconds, "no time was asked for: {text}");
+    let (_, result, text) = measured(&[&peer.url(), "-n", "50", "-c", "2", "-z", "10m"]);
+    assert_eq!((result.requests.ok, result.load.duration), (50, 600.0), "{text}");
+    let random = [&peer.url(), "-n", "40", "--rate", "200", "--poisson", "-c", "2"];
+    let (_, result, text) = measured(&random);
+    assert_eq!((result.requests.ok, result.load.duration), (40, 0.2), "{text}");
+    // What takes longer than the 10 s that a load lasts by itself.
+    let stop = tidewire_loadgen::Stop::new();
+    let raised = stop.clone();
+    let peer = Peer::start(move |_| {
+        raised.raise();
+        Manner::Answer(answer(200, "x"))
+    });
+    let slow = [&peer.url(), "--rate-per-connection", "0.5", "-c", "25", "-n", "150"];
+    let (_, result, _) = measured_until(&slow, &stop);
+    assert_eq!((result.load.duration, result.interrupted), (12.0, true));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! From arguments to a plan, or to an error that names the argument.
 
+use std::time::Duration;
+
 use super::{KindArg, ProtocolArg, RunArgs};
 use crate::case::{Case, ServerPlan};
 use crate::knee::Search;
@@ -25,7 +27,7 @@ pub(super) fn case(args: &RunArgs, schema: Option<Schema>) -> Result<Case, Error
             return Err(Error::usage(format!("{name} must be at least 1")));
         }
     }
-    if args.duration.is_zero() {
+    if args.duration.is_some_and(|duration| duration.is_zero()) {
         return Err(Error::usage("--duration must be above 0"));
     }
     let workload = workload(args, schema, &target)?;
@@ -41,7 +43,7 @@ pub(super) fn case(args: &RunArgs, schema: Option<Schema>) -> Result<Case, Error
         reuse: if args.new_connections { Reuse::NewPerRequest } else { Reuse::KeepAlive },
         threads: args.threads.min(connections),
         warm_up: args.warm_up,
-        duration: args.duration,
+        duration: duration(args),
         requests: args.requests,
         timeout: args.timeout,
     };
@@ -72,8 +74,29 @@ fn tls(args: &RunArgs, target: &Target, transport: Transport) -> Result<Option<T
     Tls::new(target.host(), transport, trust).map(Some)
 }
 
+/// How long a load lasts that says nothing of its end.
+const LENGTH: Duration = Duration::from_secs(10);
+
+/// The length of the measured part; without one, the number of requests ends it.
+fn duration(args: &RunArgs) -> Option<Duration> {
+    let Some(requests) = args.requests.filter(|_| args.duration.is_none()) else {
+        return args.duration.or(Some(LENGTH));
+    };
+    let rate = match (args.rate, args.rate_per_connection) {
+        (Some(rate), _) if rate.from == rate.to => rate.from,
+        (None, Some(rate)) => rate * args.connections as f64,
+        (None, None) if args.steps.is_empty() && args.ramp.is_none() => return None,
+        _ => return Some(LENGTH),
+    };
+    let all = Duration::try_from_secs_f64(requests as f64 / rate).unwrap_or(LENGTH);
+    Some(all.saturating_sub(args.warm_up).max(Duration::from_millis(1)))
+}
+
 fn model(args: &RunArgs) -> Result<Model, Error> {
-    let length = args.duration.as_secs_f64();
+    let length = duration(args).unwrap_or_default().as_secs_f64();
+    // Where the number of requests ends it, the schedule has more than those: gaps may be random.
+    let length =
+        if args.duration.is_none() && args.requests.is_some() { 2.0 * length } else { length };
     let segments = match args.rate {
         Some(rate) => vec![Segment { from: rate.from, to: rate.to, seconds: length }],
         None if args.rate_per_connection.is_some() => {
