@@ -15,7 +15,7 @@ use tidewire_service::{Error, Result};
 
 use crate::dialect::Dialect;
 
-const CONNECT: HeaderName = HeaderName::from_static("connect-timeout-ms");
+pub(crate) const CONNECT: HeaderName = HeaderName::from_static("connect-timeout-ms");
 pub(crate) const GRPC: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The header that tells the server how long it has.

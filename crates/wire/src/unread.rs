@@ -1,14 +1,24 @@
 //! What whoever passes a call on without reading its messages has to know of its protocol.
 
-use http::{HeaderMap, HeaderName};
-use tidewire_service::Error;
+use std::time::Duration;
 
+use http::{HeaderMap, HeaderName};
+use tidewire_service::{Error, Headers};
+
+use crate::dialect::Dialect;
 use crate::{dialect, status, timeout};
 
 /// Where a caller of gRPC says how long it waits.
 pub const GRPC_TIMEOUT: HeaderName = timeout::GRPC;
 /// Where the compression of messages of gRPC is named.
 pub const GRPC_ENCODING: HeaderName = dialect::GRPC_ENCODING;
+
+/// How long a caller of gRPC, gRPC-Web or Connect says that it waits. `None` also for one that is not
+/// written as specified: whoever passes the call on refuses that, or leaves it to the server behind.
+pub fn timeout(headers: &Headers) -> Option<Duration> {
+    let of = |dialect, name| timeout::read(dialect, headers.get_all(name).iter()).ok().flatten();
+    of(Dialect::Grpc, timeout::GRPC).or_else(|| of(Dialect::Connect, timeout::CONNECT))
+}
 
 /// Whether a content type is that of gRPC, with whatever codec; gRPC-Web is another.
 pub fn is_grpc(content_type: &[u8]) -> bool {

@@ -6,11 +6,14 @@
 //! | has more left than the most | is the most |
 //! | has none, is unary or plain HTTP | is the default, or the most |
 //! | has none, and streams | stays none: a stream may last for as long as both sides like |
+//!
+//! A call of gRPC or Connect that passes to a server behind has what its header says.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_service::{Admission, DeadlineOwner, Error, Gate, Head, Result, StreamKind, Target};
+use tidewire_wire::unread;
 use tokio::time::Instant;
 
 use crate::limits::Limits;
@@ -42,7 +45,11 @@ impl Deadlines {
             Target::Method(method) => method.kind == StreamKind::Unary,
             _ => true,
         };
-        let left = head.context.remaining(now);
+        let unread = || match &head.target {
+            Target::Method(_) => None,
+            _ => unread::timeout(head.context.headers()),
+        };
+        let left = head.context.remaining(now).or_else(unread);
         if left.is_some_and(|left| left < self.least) {
             self.counters.reach(Bound::DeadlineMin);
             let text = format!(
@@ -80,14 +87,18 @@ impl Gate for Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_service::{Context, Method, Spec};
+    use tidewire_service::{Context, HttpTarget, Method, Spec};
 
     fn left(limits: &Limits, kind: StreamKind, has: Option<u64>) -> Option<u64> {
-        let gate = Deadlines::new(limits, &Arc::default()).unwrap();
         let now = std::time::Instant::now();
         let context = Context::default().with_deadline(has.map(|s| now + Duration::from_secs(s)));
         let spec = Arc::new(Spec::dynamic("a.B", "Get", kind, ["", ""]));
-        let mut head = Head::new(Target::Method(Method::from(spec)), context);
+        left_of(limits, Head::new(Target::Method(Method::from(spec)), context))
+    }
+
+    fn left_of(limits: &Limits, mut head: Head) -> Option<u64> {
+        let now = std::time::Instant::now();
+        let gate = Deadlines::new(limits, &Arc::default()).unwrap();
         gate.decide(&mut head).ok()?;
         // To the next second, since time passes.
         Some(head.context.remaining(now).map_or(0, |left| left.as_millis().div_ceil(1000) as u64))
@@ -112,6 +123,33 @@ mod tests {
         ] {
             limits.deadline_default = default.map(Duration::from_millis);
             assert_eq!(left(&limits, kind, has), expected, "{default:?} {kind:?} {has:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_passes_unread_has_the_deadline_of_its_header() {
+        let limits = Limits {
+            deadline_min: Duration::from_secs(2),
+            deadline_max: Some(Duration::from_millis(99_900)),
+            deadline_default: Some(Duration::from_millis(29_900)),
+            ..Limits::default()
+        };
+        for (headers, expected) in [
+            (&[][..], Some(30)),
+            (&[("grpc-timeout", "50S")], Some(0)),
+            (&[("connect-timeout-ms", "50000")], Some(0)),
+            (&[("grpc-timeout", "1H")], Some(100)),
+            (&[("grpc-timeout", "1S")], None),
+            // Refused by whoever passes it on.
+            (&[("grpc-timeout", "soon")], Some(30)),
+        ] {
+            let target = HttpTarget::new(http::Method::POST, "/a.B/Get".parse().unwrap());
+            let mut context = Context::default();
+            for (name, value) in headers {
+                context.headers_mut().insert(*name, value.parse().unwrap());
+            }
+            let head = Head::new(Target::Http(target), context);
+            assert_eq!(left_of(&limits, head), expected, "{headers:?}");
         }
     }
 }
