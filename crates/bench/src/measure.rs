@@ -162,22 +162,14 @@ async fn show(
         }
         let rate = (ok - before.0) as f64 / (at - before.1).max(1e-9);
         before = (ok, at);
-        let (share, of) = match (plan.duration, plan.requests) {
-            (Some(length), _) => {
-                let total = length.as_secs_f64();
-                (at / total, format!("{at:>5.0} s of {total:.0}"))
-            }
-            (None, requests) => {
-                let (done, total) = (ok + failed, requests.unwrap_or(u64::MAX));
-                (done as f64 / total.max(1) as f64, format!("{at:>5.0} s, {done} of {total}"))
-            }
-        };
+        let reached = Reached::of(plan, at, ok + failed);
         let bar = match console.view() {
-            View::Terminal => bar(share),
+            View::Terminal => bar(reached.share),
             View::Plain | View::Program => String::new(),
         };
         let mut line = format!(
-            "{bar}{of}   {:>9}/s   p50 {:>8}   p99 {:>8}",
+            "{bar}{}   {:>9}/s   p50 {:>8}   p99 {:>8}",
+            reached.text,
             grouped(rate),
             time(progress.p50),
             time(progress.p99),
@@ -188,6 +180,25 @@ async fn show(
         console.progress(&line)?;
     }
     Ok(())
+}
+
+/// How far a load has come, by what ends it.
+struct Reached {
+    share: f64,
+    text: String,
+}
+
+impl Reached {
+    fn of(plan: &Plan, seconds: f64, done: u64) -> Self {
+        if let Some(length) = plan.duration {
+            let total = length.as_secs_f64();
+            let text = format!("{seconds:>5.0} s of {total:.0}");
+            return Self { share: seconds / total, text };
+        }
+        let total = plan.requests.unwrap_or(u64::MAX);
+        let text = format!("{seconds:>5.0} s, {done} of {total}");
+        Self { share: done as f64 / total.max(1) as f64, text }
+    }
 }
 
 fn result_of(plan: &Plan, run: Run) -> RunResult {

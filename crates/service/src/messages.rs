@@ -11,17 +11,28 @@ use futures_core::Stream;
 
 use crate::{Error, Frame};
 
-/// Small messages, each behind its length, a LEB128 number of one or two bytes: what a frame of the
-/// live protocol has in it.
+/// Small messages, each behind its length: as a frame of the live protocol has them, a LEB128
+/// number of one or two bytes; or [in envelopes](Self::in_envelopes).
 #[derive(Debug, Default)]
 pub struct Messages {
     bytes: Vec<u8>,
+    prefix: Prefix,
     /// Where what was taken ends.
     taken: usize,
     /// Bytes of the messages themselves.
     payload: usize,
     /// How many more it takes.
     allowed: u32,
+    /// Bytes of the largest that it takes, if there is less room than it has.
+    size_max: Option<usize>,
+}
+
+/// What stands before each message.
+#[derive(Debug, Default, Clone, Copy)]
+enum Prefix {
+    #[default]
+    Length,
+    Envelope,
 }
 
 impl Messages {
@@ -34,15 +45,21 @@ impl Messages {
         self.allowed = messages;
     }
 
+    /// Each behind the five bytes that gRPC and Connect have: 0, for it is not compressed, and its
+    /// size in four bytes. It takes none that is larger than `size_max` bytes.
+    pub fn in_envelopes(size_max: usize) -> Self {
+        Self { prefix: Prefix::Envelope, size_max: Some(size_max), ..Self::default() }
+    }
+
     /// Whether it takes another message of this size.
     #[inline]
     pub fn takes(&self, size: usize) -> bool {
-        self.allowed > 0 && self.has_room(size)
+        self.allowed > 0 && self.size_max.is_none_or(|most| size <= most) && self.has_room(size)
     }
 
     #[inline]
     fn has_room(&self, size: usize) -> bool {
-        self.bytes.len() + size + LENGTH_BYTES_MAX <= Self::BYTES_MAX
+        self.bytes.len() + size + self.prefix.bytes_max() <= Self::BYTES_MAX
     }
 
     /// Adds a message, however many it was allowed; unless it has no room.
@@ -60,10 +77,13 @@ impl Messages {
     pub(crate) fn add_with(&mut self, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let unwritten = PartialWrite { before: self.bytes.len(), bytes: &mut self.bytes };
         let bytes = &mut *unwritten.bytes;
-        if size < 0x80 {
-            bytes.push(size as u8);
-        } else {
-            bytes.extend_from_slice(&[size as u8 | 0x80, (size >> 7) as u8]);
+        match self.prefix {
+            Prefix::Envelope => {
+                let [a, b, c, d] = (size as u32).to_be_bytes();
+                bytes.extend_from_slice(&[0, a, b, c, d]);
+            }
+            Prefix::Length if size < 0x80 => bytes.push(size as u8),
+            Prefix::Length => bytes.extend_from_slice(&[size as u8 | 0x80, (size >> 7) as u8]),
         }
         write(bytes);
         std::mem::forget(unwritten);
@@ -74,13 +94,17 @@ impl Messages {
     /// The next message, in order.
     #[inline]
     pub fn take(&mut self) -> Option<&[u8]> {
-        let &first = self.bytes.get(self.taken)?;
-        let mut size = usize::from(first);
-        let mut start = self.taken + 1;
-        if first >= 0x80 {
-            size = (size & 0x7f) | usize::from(*self.bytes.get(start)?) << 7;
-            start += 1;
-        }
+        let &[first, ref rest @ ..] = self.bytes.get(self.taken..)? else { return None };
+        let (size, prefix) = match (self.prefix, rest) {
+            (Prefix::Envelope, [a, b, c, d, ..]) => {
+                (u32::from_be_bytes([*a, *b, *c, *d]) as usize, 5)
+            }
+            (Prefix::Length, [more, ..]) if first >= 0x80 => {
+                (usize::from(first & 0x7f) | usize::from(*more) << 7, 2)
+            }
+            _ => (usize::from(first), 1),
+        };
+        let start = self.taken + prefix;
         self.taken = start + size;
         self.bytes.get(start..self.taken)
     }
@@ -130,8 +154,16 @@ impl Drop for PartialWrite<'_> {
     }
 }
 
-/// A length of at most [`Messages::BYTES_MAX`].
-const LENGTH_BYTES_MAX: usize = 2;
+impl Prefix {
+    /// The most bytes that it has before a message that is at most [`Messages::BYTES_MAX`] long.
+    #[inline]
+    const fn bytes_max(self) -> usize {
+        match self {
+            Self::Length => 2,
+            Self::Envelope => 5,
+        }
+    }
+}
 
 /// The frames of a body: a stream of them, for those who take several messages at a time too.
 pub trait Frames: Stream<Item = Result<Frame, Error>> + Send {
@@ -210,6 +242,26 @@ mod tests {
         assert!(messages.add(&vec![1; Messages::BYTES_MAX - 4]) && messages.takes(0));
         assert!(!messages.add(b"x") && messages.add(b""));
         assert!(!messages.takes(0) && messages.encoded_bytes() <= Messages::BYTES_MAX);
+    }
+
+    #[test]
+    fn envelopes_come_out_as_they_went_in_and_look_as_in_grpc() {
+        let mut messages = Messages::in_envelopes(300);
+        messages.allow(9);
+        assert!(messages.takes(300) && !messages.takes(301));
+        let sizes = [0, 3, 300];
+        sizes.iter().for_each(|size| assert!(messages.add(&vec![7; *size])));
+        assert_eq!((messages.payload_bytes(), messages.encoded_bytes()), (303, 318));
+        for size in sizes {
+            assert_eq!(messages.take(), Some(&vec![7; size][..]));
+        }
+        assert!(messages.is_empty() && messages.take().is_none());
+        let mut buffer = Vec::new();
+        messages.move_to(&mut buffer);
+        assert_eq!(buffer[..13], [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 7, 7, 7]);
+        assert_eq!(buffer[13..18], [0, 0, 0, 1, 44]);
+        messages.allow(1);
+        assert!(messages.takes(300), "as before");
     }
 
     #[test]

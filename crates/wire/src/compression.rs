@@ -103,6 +103,9 @@ impl Coders {
             .map_err(|why| Error::internal(format!("a message cannot be compressed: {why}")))
     }
 
+    /// Bytes of the largest message of a reply that is left as it is.
+    pub(crate) const UNCOMPRESSED_MAX: usize = REPLY_BYTES_MIN - 1;
+
     /// Whether a message is one to be compressed.
     pub(crate) fn shrinks(encoding: Option<Encoding>, message: &[u8]) -> bool {
         encoding.is_some() && message.len() >= REPLY_BYTES_MIN

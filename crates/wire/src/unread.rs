@@ -13,8 +13,9 @@ pub const GRPC_TIMEOUT: HeaderName = timeout::GRPC;
 /// Where the compression of messages of gRPC is named.
 pub const GRPC_ENCODING: HeaderName = dialect::GRPC_ENCODING;
 
-/// How long a caller of gRPC, gRPC-Web or Connect says that it waits. `None` also for one that is not
-/// written as specified: whoever passes the call on refuses that, or leaves it to the server behind.
+/// How long a caller of gRPC, gRPC-Web or Connect says that it waits. `None` also for one that is
+/// not written as specified: whoever passes the call on refuses that, or leaves it to the server
+/// behind.
 pub fn timeout(headers: &Headers) -> Option<Duration> {
     let of = |dialect, name| timeout::read(dialect, headers.get_all(name).iter()).ok().flatten();
     of(Dialect::Grpc, timeout::GRPC).or_else(|| of(Dialect::Connect, timeout::CONNECT))

@@ -8,10 +8,10 @@
 //!
 //! Headers and trailers of a service that bear a name of the protocols are left out.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewire_service::{Error, Headers, Result, StreamKind, vary};
+use tidewire_service::{Error, Headers, Messages, Result, StreamKind, vary};
 
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
@@ -174,6 +174,13 @@ impl Exchange {
         self.seal(message.into(), coders).map(|(_, pieces)| pieces)
     }
 
+    /// Where whoever makes the messages of a reply of many puts those that are small; `None` where
+    /// each is made into something else.
+    pub fn small_messages(&self) -> Option<Messages> {
+        let size_max = self.replies.map_or(Messages::BYTES_MAX, |_| Coders::UNCOMPRESSED_MAX);
+        (self.format.framing == Framing::Enveloped).then(|| Messages::in_envelopes(size_max))
+    }
+
     /// [`message`](Self::message), appended to those before it where it is small and neither
     /// compressed nor base64; otherwise what is left to be sent after them.
     ///
@@ -181,7 +188,7 @@ impl Exchange {
     /// As [`message`](Self::message).
     pub fn message_after(
         &self,
-        batch: &mut BytesMut,
+        batch: &mut Vec<u8>,
         message: Bytes,
         coders: &Coders,
     ) -> Result<Option<[Bytes; 2]>> {

@@ -55,7 +55,8 @@ pub struct RunArgs {
     #[arg(long, value_parser = quantity::span, conflicts_with_all = ["rate", "steps"],
           help_heading = "Load")]
     ramp: Option<Span>,
-    /// Length of the measured part; with --steps, divided among them. 10 s unless --requests ends it.
+    /// Length of the measured part, 10 s unless --requests ends it; with --steps, divided among
+    /// them.
     #[arg(long, value_name = "DURATION", short = 'z', visible_alias = "over",
           value_parser = quantity::duration, help_heading = "Load")]
     duration: Option<Duration>,

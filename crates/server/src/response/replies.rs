@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame as HttpFrame;
-use tidewire_service::{Body, Error, Frame, Method, Result};
+use tidewire_service::{Body, Error, Frame, Messages, Method, Result};
 use tidewire_wire::{Coders, Exchange, ReplyEnd};
 
 use crate::request::failure_log::log;
@@ -24,8 +24,10 @@ pub(crate) struct Replies {
     /// Those that were known before the messages, or that came after them.
     trailers: HeaderMap,
     coders: Arc<Coders>,
+    /// Where the source puts small messages, if it can.
+    messages: Option<Messages>,
     /// Small messages that were ready together.
-    batch: BytesMut,
+    batch: Vec<u8>,
     /// A large piece that follows the batch.
     ready: Option<Bytes>,
     /// What follows everything.
@@ -44,12 +46,13 @@ impl Replies {
         coders: &Arc<Coders>,
     ) -> Self {
         Self {
+            messages: exchange.small_messages(),
             exchange,
             method: method.clone(),
             source: Some(source),
             trailers,
             coders: Arc::clone(coders),
-            batch: BytesMut::new(),
+            batch: Vec::new(),
             ready: None,
             end: None,
             without_end: false,
@@ -98,7 +101,15 @@ impl Replies {
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
         match &mut self.source {
-            Some(Body::Stream(frames)) => frames.as_mut().poll_next(cx),
+            Some(Body::Stream(frames)) => match &mut self.messages {
+                None => frames.as_mut().poll_next(cx),
+                Some(messages) => {
+                    messages.allow(u32::MAX);
+                    let polled = frames.as_mut().poll_messages(cx, messages);
+                    messages.move_to(&mut self.batch);
+                    polled
+                }
+            },
             Some(whole @ Body::Full(_)) => match std::mem::take(whole) {
                 Body::Full(message) => Poll::Ready(Some(Ok(Frame::Data(message)))),
                 _ => Poll::Ready(None),
@@ -150,7 +161,7 @@ impl Replies {
 
     fn next(&mut self) -> Option<HttpFrame<Bytes>> {
         if !self.batch.is_empty() {
-            return Some(HttpFrame::data(self.batch.split().freeze()));
+            return Some(HttpFrame::data(std::mem::take(&mut self.batch).into()));
         }
         if let Some(piece) = self.ready.take() {
             return Some(HttpFrame::data(piece));
