@@ -107,10 +107,20 @@ export class Program {
 const executablePath = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
+/** What a page is waited for, in milliseconds: how fast it is, the machine decides. */
+const PATIENCE = 300_000;
+
 /** @param {string[]} [more] */
-export function launch(more = []) {
+export async function launch(more = []) {
   assert.ok(executablePath, "there is no Chromium; run `make setup` once");
-  return chromium.launch({ executablePath, args: [...flags, ...more] });
+  const browser = await chromium.launch({ executablePath, args: [...flags, ...more], timeout: PATIENCE });
+  const newContext = browser.newContext.bind(browser);
+  browser.newContext = async (options) => {
+    const context = await newContext(options);
+    context.setDefaultTimeout(PATIENCE);
+    return context;
+  };
+  return browser;
 }
 
 /**

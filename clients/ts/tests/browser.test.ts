@@ -48,6 +48,7 @@ before(async () => {
     executablePath, args: flags, ignoreDefaultArgs: ["--disable-back-forward-cache"],
   });
   context = await browser.newContext();
+  context.setDefaultTimeout(300_000);
 });
 after(async () => {
   await browser?.close();

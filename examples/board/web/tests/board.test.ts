@@ -79,6 +79,7 @@ const shoot = async (page: Page, name: string) => {
 
 test("all tabs follow what anybody changes", async () => {
   const context = await browser.newContext({ viewport: { width: 720, height: 400 } });
+  context.setDefaultTimeout(300_000);
   const [one, other] = [await context.newPage(), await context.newPage()];
   for (const page of [one, other]) await page.goto(`http://127.0.0.1:${port}/`);
   await add(one, "Write the guide");
