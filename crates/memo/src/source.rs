@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::memory::hasher::KeyHasher;
 
 use crate::batch::batch;
-use crate::compute::capture::{self, Frame};
+use crate::compute::capture::{self, Frame, Unread};
 use crate::compute::in_order;
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
@@ -32,7 +32,7 @@ use crate::memory::pool;
 use crate::range::{Interval, Intervals, RangeHits};
 use crate::source::open_keys::{OpenKeyGuard, OpenKeys};
 use crate::source::suspension::Suspension;
-use crate::store::key::Key;
+use crate::store::key::{self, Key};
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
 use crate::store::table::{InsertCount, TABLE_BYTES, Table};
@@ -388,16 +388,6 @@ impl<K: Key> Inner<K> {
     }
 }
 
-/// A read whose key may panic, forgotten when it is over: what a function makes that goes on after the panic
-/// depends on something that it did not read, and is not kept.
-struct Unread<'f>(&'f Frame);
-
-impl Drop for Unread<'_> {
-    fn drop(&mut self) {
-        self.0.add_taint(Taint::UNTRACKED);
-    }
-}
-
 /// One changed key; see [`Mark`].
 pub(crate) struct KeyMark<K: 'static> {
     inner: &'static Inner<K>,
@@ -535,8 +525,8 @@ impl<K: Key> FunctionsOf<K> {
     unsafe fn label(node: *const Header) -> String {
         // SAFETY: a whole node of this owner.
         match unsafe { &(*node.cast::<Node<K>>()).key } {
-            Point::Key(key) => format!("{key:?}"),
-            Point::Interval(interval) => format!("{interval:?}"),
+            Point::Key(key) => key::text(key),
+            Point::Interval(interval) => key::text(interval),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::graph::{Graph, Shared};
 use crate::memory::line::pin;
 use crate::memory::sync;
 use crate::memory::wake::quietly;
-use crate::store::key::Key;
+use crate::store::key::{self, Key};
 
 impl Graph {
     /// Sets who is told when `Memo::verify` finds a mismatch. Without it mismatches are only counted.
@@ -82,7 +82,10 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
             let again = std::task::ready!(running.poll(context));
             Poll::Ready(again.is_ok_and(|again| equal(&again, &value)))
         }));
-        polled.unwrap_or(Poll::Ready(false))
+        polled.unwrap_or_else(|payload| {
+            quietly(|| drop(payload));
+            Poll::Ready(false)
+        })
     });
     let same = same.await;
     memo.shared().core.lock().stats.audited += 1;
@@ -111,7 +114,7 @@ fn report<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K)
     let shared = memo.shared();
     let mismatch = Mismatch {
         memo: memo.name().to_owned(),
-        key: format!("{key:?}"),
+        key: key::text(key),
         dependencies: dependencies(memo, key, shared),
     };
     shared.core.lock().stats.mismatched += 1;

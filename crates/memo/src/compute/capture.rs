@@ -132,6 +132,16 @@ pub(crate) fn current<'f>() -> Option<&'f Frame> {
     unsafe { (*line::mine()).frame().cast::<Frame>().as_ref() }
 }
 
+/// A read whose key may panic, forgotten when it is over: what a function makes that goes on after the panic
+/// depends on something that it did not read, and is not kept.
+pub(crate) struct Unread<'f>(pub(crate) &'f Frame);
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.0.add_taint(Taint::UNTRACKED);
+    }
+}
+
 /// Whether a memoized function is running, so that what is read now is noted.
 #[must_use]
 pub fn is_computing() -> bool {
@@ -355,7 +365,7 @@ impl Frame {
     /// The function looked for a value in memory and found none, which may change and will not be told.
     pub(crate) fn misses(&self, key: MissedKey) {
         if let Some(adopted) = self.adopted.get().filter(|_| self.is_scoped) {
-            return adopted.misses(key);
+            return adopted.misses(self.graph, self.node, key);
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
         let records = unsafe { &mut *self.records.get() };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use crate::compute::attempt::Call;
 use crate::compute::board::Answer;
 use crate::compute::cached_value::CachedValue;
-use crate::compute::capture::{self, Frame};
+use crate::compute::capture::{self, Frame, Unread};
 use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
 use crate::compute::work::{Participant, Work};
@@ -210,6 +210,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
+        let unread = frame.map(Unread);
         let pinned = pin();
         let looked = memo.look_up(&key, frame);
         if looked.node.is_err() && !memo.shared().has_writes() {
@@ -218,12 +219,14 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             if let Some((mut core, node)) = memo.add(&key, &looked) {
                 let joined = Work::start(&mut core, memo, node, parent);
                 drop(core);
+                std::mem::forget(unread);
                 // The node has a key of its own.
                 let call = memo.name_function().map(|function| Call { key, function });
                 drop(pinned);
                 return Self::poll_new(memo, joined, call, frame, context);
             }
         }
+        std::mem::forget(unread);
         Self::begin_known(memo, key, PinnedLookup { looked, pinned }, Asking::default(), context)
     }
 
@@ -235,7 +238,10 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, PolledValue<V>) {
         let pinned = pin();
-        let looked = memo.look_up(&key, capture::current());
+        let frame = capture::current();
+        let unread = frame.map(Unread);
+        let looked = memo.look_up(&key, frame);
+        std::mem::forget(unread);
         Self::begin_known(memo, key, PinnedLookup { looked, pinned }, asking, context)
     }
 
@@ -249,10 +255,12 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
         let PinnedLookup { looked, pinned } = looked;
+        let unread = frame.map(Unread);
         let entry = memo.enter(&key, looked, asking, frame);
         drop(pinned);
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
+        std::mem::forget(unread);
         let mut joined = match entry {
             Entry::Join(joined) => joined,
             Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 
 use crate::compute::cached_value::CachedValue;
-use crate::compute::capture;
+use crate::compute::capture::{self, Unread};
 use crate::compute::inner::{Inner, Node};
 use crate::memory::line::{self, Line, ShortPin, pin};
 use crate::store::key::Key;
@@ -89,7 +89,10 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _pin = pin();
-        self.long_hit(self.find(self.hash(key), key)?)
+        let unread = capture::current().map(Unread);
+        let found = self.find(self.hash(key), key);
+        std::mem::forget(unread);
+        self.long_hit(found?)
     }
 
     /// The same where something is unusual: a computation reads, the key is not where the search begins,
@@ -105,8 +108,11 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _pin = pin();
+        let unread = capture::current().map(Unread);
         let hash = self.hash(key);
-        let Some(head) = self.find(hash, key).and_then(|node| self.visit(node)) else {
+        let found = self.find(hash, key);
+        std::mem::forget(unread);
+        let Some(head) = found.and_then(|node| self.visit(node)) else {
             if let Some(frame) = capture::current() {
                 frame.misses((self.owner.number, hash));
             }

@@ -26,7 +26,7 @@ use crate::memory::line::pin;
 use crate::memory::sync::MutexGuard;
 use crate::memory::{epoch, pool, running};
 use crate::store::error::Error;
-use crate::store::key::Key;
+use crate::store::key::{self, Key};
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{InsertCount, Place, TABLE_BYTES, Table};
@@ -364,7 +364,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
     /// As [`Functions`] says.
     unsafe fn label(node: *const Header) -> String {
         // SAFETY: a whole node of these types.
-        format!("{:?}", unsafe { &(*node.cast::<Node<K, V>>()).key })
+        key::text(unsafe { &(*node.cast::<Node<K, V>>()).key })
     }
 
     /// # Safety

@@ -15,7 +15,7 @@ use crate::graph::validate::Taint;
 use crate::memory::sync;
 use crate::memory::wake::quietly;
 use crate::store::error::Error;
-use crate::store::key::Key;
+use crate::store::key::{self, Key};
 use crate::store::value::Outcome;
 
 /// A run for one caller.
@@ -37,7 +37,7 @@ struct Label {
 
 impl Label {
     fn new<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K) -> Self {
-        let text = format!("{}({key:?})", memo.name()).into();
+        let text = format!("{}({})", memo.name(), key::text(key)).into();
         Self { memo: std::ptr::from_ref(memo).addr(), key: Arc::new(key.clone()), text }
     }
 

@@ -70,8 +70,19 @@ impl ScopedReads {
         self.state.lock().open += more;
     }
 
-    pub(crate) fn misses(&self, key: MissedKey) {
-        self.state.lock().missed.push(key);
+    /// A task looked for what is not in memory.
+    pub(crate) fn misses(&self, graph: &'static Shared, node: Id, key: MissedKey) {
+        let closed = {
+            let mut reads = self.state.lock();
+            if reads.closed.is_none() {
+                reads.missed.push(key);
+            }
+            reads.closed
+        };
+        // Nobody will tell that it is there.
+        if let Some(closed) = closed {
+            late(graph, node, Err(Taint::UNTRACKED), closed);
+        }
     }
 
     pub(crate) fn makes_good(&self, key: MissedKey) {

@@ -308,7 +308,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return;
         }
         let abandoned = self.attempt.try_lock().map(|mut attempt| attempt.abandon());
-        quietly(|| drop(abandoned));
+        depth::drop_nested(|| quietly(|| drop(abandoned)));
     }
 }
 
@@ -450,7 +450,8 @@ impl<K, V> Share<K, V> {
             if self.0.as_mut().is_plain() {
                 pool::destroy(self.0.cast::<ManuallyDrop<Work<K, V>>>());
             } else {
-                pool::destroy(self.0);
+                let place = self.0;
+                depth::drop_nested(move || pool::destroy(place));
             }
         }
     }

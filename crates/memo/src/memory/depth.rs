@@ -4,11 +4,15 @@
 //! of stack a level. Past a limit the child is queued instead, and the outermost `get` on the thread
 //! polls it from there, with a fresh stack. When a queued computation is done it wakes its parent; a
 //! parent that was queued itself goes back into the queue, so unwinding costs one poll a level.
+//!
+//! A computation that is given up drops what it waited for, which gives up that one's computation, and so
+//! on: past the same limit, what is to be dropped is queued for the outermost drop.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::memory::sync;
+use crate::memory::wake::quietly;
 
 /// A computation that can be polled from the queue.
 pub(crate) trait Deferred {
@@ -88,12 +92,51 @@ pub(crate) fn yielding(wake: impl FnOnce()) {
     YIELDING.with(|yielding| yielding.set(before));
 }
 
-/// Levels that poll each other directly.
+/// Runs `drop`, which drops user code that may hold computations: now, or past the limit when the
+/// outermost one on this thread has done so.
+pub(crate) fn drop_nested(drop: impl FnOnce() + 'static) {
+    let depth = DROPS.with(Cell::get);
+    if depth >= LIMIT
+        && let Ok(()) = DROPPED.try_with(|_| ())
+    {
+        return DROPPED.with(|queue| queue.borrow_mut().push(Box::new(drop)));
+    }
+    let level = DropLevel::enter(depth);
+    drop();
+    if depth == 0 {
+        // A thread that is ending has no queue any more, and nothing in it.
+        let next = || DROPPED.try_with(|queue| queue.borrow_mut().pop()).ok().flatten();
+        while let Some(drop) = next() {
+            quietly(drop);
+        }
+    }
+    std::mem::drop(level);
+}
+
+/// One level of dropping; levels nest.
+struct DropLevel;
+
+impl DropLevel {
+    fn enter(depth: u32) -> Self {
+        DROPS.with(|drops| drops.set(depth + 1));
+        Self
+    }
+}
+
+impl Drop for DropLevel {
+    fn drop(&mut self) {
+        DROPS.with(|drops| drops.set(drops.get() - 1));
+    }
+}
+
+/// Levels that poll, or drop, each other directly.
 const LIMIT: u32 = 48;
 
 sync::thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static YIELDING: Cell<bool> = const { Cell::new(false) };
+    static DROPS: Cell<u32> = const { Cell::new(0) };
+    static DROPPED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
     /// Whether there may be something in the queue.
     static QUEUED: Cell<bool> = const { Cell::new(false) };
     static QUEUE: RefCell<VecDeque<Box<dyn Deferred>>> = const { RefCell::new(VecDeque::new()) };

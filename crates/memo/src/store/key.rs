@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use crate::memory::wake::quietly;
+
 /// A key of a memo or a source; implemented for every type that qualifies.
 ///
 /// `Eq` and `Hash` must agree, as for a `HashMap`. Keys whose hashes collide are found by comparing, so
@@ -10,3 +12,11 @@ use std::hash::Hash;
 pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {}
 
 impl<T: Hash + Eq + Clone + Debug + Send + Sync + 'static> Key for T {}
+
+/// A key as text, for errors, events and reports. One that panics there is user code like any other, and
+/// whoever reports goes on.
+pub(crate) fn text(key: &impl Debug) -> String {
+    let mut text = None;
+    quietly(|| text = Some(format!("{key:?}")));
+    text.unwrap_or_else(|| "its Debug panics".to_owned())
+}

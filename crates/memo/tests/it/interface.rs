@@ -598,3 +598,20 @@ fn methods_of_an_object_are_closed_with_it_and_their_errors_keep_their_cause() {
     drop(waits);
     assert!(graph.owners().is_empty());
 }
+
+#[test]
+fn pages_of_entries_go_on_past_those_of_many_others() {
+    const OTHERS: u64 = if cfg!(miri) { 100 } else { 40_000 };
+    let graph = Graph::new();
+    let others = Memo::infallible_in(&graph, "others", |key: u64| async move { key });
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    (0..OTHERS).for_each(|key| _ = now(others.get(key)).unwrap());
+    now(memo.get(7)).unwrap();
+    let (mut found, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let page = graph.entries("memo", from, 10);
+        found.extend(page.entries.into_iter().map(|entry| entry.key));
+        next = page.next;
+    }
+    assert_eq!(found, ["7"]);
+}

@@ -487,3 +487,89 @@ fn a_change_of_a_row_alone_is_none_of_an_interval_that_a_panic_has_hidden() {
         }
     }
 }
+
+/// A key whose code panics where it is told to.
+#[derive(Debug)]
+struct Trap(u64);
+
+thread_local!(static TRAP: Cell<&'static str> = const { Cell::new("") });
+
+fn spring(place: &'static str) {
+    assert!(TRAP.get() != place || std::thread::panicking(), "{place}");
+}
+
+impl Clone for Trap {
+    fn clone(&self) -> Self {
+        spring("clone");
+        Self(self.0)
+    }
+}
+
+impl PartialEq for Trap {
+    fn eq(&self, other: &Self) -> bool {
+        spring("eq");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Trap {}
+
+impl Hash for Trap {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        spring("hash");
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Trap {
+    fn drop(&mut self) {
+        spring("drop");
+    }
+}
+
+#[test]
+fn what_a_function_makes_after_the_key_of_what_it_asks_for_has_panicked_is_not_kept() {
+    type Ask = fn(Memo<Trap, u64>);
+    let asks: [(&str, Ask); 4] = [
+        ("get", |rows| _ = poll(&mut rows.get(Trap(1)))),
+        ("cached", |rows| drop(rows.cached(&Trap(1)))),
+        ("peek", |rows| drop(rows.peek(&Trap(1)))),
+        ("copied", |rows| _ = rows.copied(&Trap(1))),
+    ];
+    for place in ["clone", "eq", "hash", "drop"] {
+        // The others are lent their key, and do not drop it.
+        let asks = asks.into_iter().filter(|(name, _)| place != "drop" || *name == "get");
+        for (name, ask) in asks {
+            for is_known in [false, true] {
+                let graph = Graph::new();
+                let (data, rows) = (Arc::new(AtomicU64::new(0)), Source::new_in(&graph, "data"));
+                let (read, panicked) = (data.clone(), Arc::new(AtomicBool::new(false)));
+                let row = Memo::infallible_in(&graph, "row", move |key: Trap| {
+                    rows.read(&key.0);
+                    let value = read.load(SeqCst);
+                    async move { value }
+                });
+                let (read, seen) = (data.clone(), panicked.clone());
+                let page = Memo::infallible_in(&graph, "page", move |_: u64| {
+                    TRAP.set(place);
+                    let asked = catch_unwind(AssertUnwindSafe(|| ask(row)));
+                    TRAP.set("");
+                    seen.store(asked.is_err(), SeqCst);
+                    let value = read.load(SeqCst);
+                    async move { value }
+                });
+                if is_known {
+                    now(row.get(Trap(1))).unwrap();
+                }
+                assert_eq!(*now(page.get(1)).unwrap(), 0);
+                let said = format!("{place} {name} {is_known}");
+                assert!(!panicked.load(SeqCst) || page.cached(&1).is_none(), "{said}");
+                data.store(1, SeqCst);
+                rows.changed(&1);
+                if panicked.load(SeqCst) {
+                    assert_eq!(*now(page.get(1)).unwrap(), 1, "{said}");
+                }
+            }
+        }
+    }
+}

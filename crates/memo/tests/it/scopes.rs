@@ -392,3 +392,36 @@ fn what_is_read_late_counts_for_what_it_would_have_in_time() {
     };
     assert_eq!(bytes(0), bytes(20));
 }
+
+#[test]
+fn a_task_that_looks_late_for_what_is_not_in_memory_makes_the_published_value_stale() {
+    let graph = Graph::new();
+    let (data, rows) = (Arc::new(AtomicU64::new(0)), Source::new_in(&graph, "rows"));
+    let read = data.clone();
+    let row = Memo::infallible_in(&graph, "row", move |_: u64| {
+        rows.read(&1);
+        let value = read.load(SeqCst);
+        async move { value }
+    });
+    type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    let tasks: Arc<Mutex<Vec<Task>>> = Arc::default();
+    let (read, spawned) = (data.clone(), tasks.clone());
+    let page = Memo::infallible_in(&graph, "page", move |_: u64| {
+        let (send, receive) = oneshot::channel();
+        let value = read.load(SeqCst);
+        spawned.lock().unwrap().push(Box::pin(scope(async move {
+            send.send(value).unwrap();
+            crate::support::yield_once().await;
+            assert!(row.cached(&1).is_none());
+        })));
+        let polled = poll(spawned.lock().unwrap().last_mut().unwrap());
+        assert!(polled.is_pending());
+        async move { receive.await.unwrap() }
+    });
+    assert_eq!(*now(page.get(1)).unwrap(), 0);
+    data.store(1, SeqCst);
+    rows.changed(&1);
+    now(tasks.lock().unwrap().pop().unwrap());
+    assert_eq!(*now(page.get(1)).unwrap(), 1, "it was made of what row(1) was before");
+    assert_eq!(graph.stats().late_reads, 1);
+}

@@ -664,3 +664,26 @@ fn the_report_of_what_is_stuck_names_who_waits_nearest_first_and_the_last_report
     let text = stuck.to_string();
     assert!(text.contains("with 2 waiting calls, of chain(1) and chain(2) and chain(3)"), "{text}");
 }
+
+#[test]
+fn a_key_that_cannot_be_shown_is_reported_all_the_same() {
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Hidden;
+    impl std::fmt::Debug for Hidden {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("not for anybody's eyes")
+        }
+    }
+    let graph = Graph::new();
+    let reports: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let told = reports.clone();
+    graph.on_stuck(Duration::from_secs(1), move |stuck| {
+        told.lock().unwrap().push(stuck.running.clone());
+    });
+    let memo = Memo::infallible_in(&graph, "memo", |_: Hidden| std::future::pending::<u64>());
+    let mut waits = memo.get(Hidden);
+    assert!(poll(&mut waits).is_pending());
+    let start = Instant::now();
+    (0..3).for_each(|second| _ = graph.advance(start + Duration::from_secs(second)));
+    assert_eq!(*reports.lock().unwrap(), ["memo(its Debug panics)"]);
+}

@@ -444,6 +444,43 @@ fn a_deep_chain_whose_functions_yield_does_not_overflow_the_stack() {
 }
 
 #[test]
+fn a_deep_chain_that_waits_is_given_up_and_closed_without_a_deep_stack() {
+    const DEEP: u64 = if cfg!(miri) { 200 } else { 30_000 };
+    for way in ["call", "memo", "graph", "forgotten"] {
+        let small = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+            let graph = Graph::new();
+            let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+            let this = Arc::downgrade(&cell);
+            let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
+                let below = (key > 0).then(|| this.upgrade().unwrap().get().unwrap().get(key - 1));
+                async move {
+                    match below {
+                        Some(below) => *below.await.unwrap() + 1,
+                        None => std::future::pending().await,
+                    }
+                }
+            });
+            cell.set(chain).unwrap();
+            let mut call = chain.get(DEEP);
+            assert!(poll(&mut call).is_pending());
+            match way {
+                "call" => drop(call),
+                "memo" => {
+                    chain.close();
+                    assert_eq!(now(call).unwrap_err().kind(), ErrorKind::Closed);
+                }
+                "graph" => {
+                    drop(graph);
+                    assert_eq!(now(call).unwrap_err().kind(), ErrorKind::Closed);
+                }
+                _ => std::mem::forget(call),
+            }
+        });
+        small.unwrap().join().unwrap();
+    }
+}
+
+#[test]
 fn a_computation_may_drop_another_call_of_itself() {
     let graph = Graph::new();
     let call: Arc<Mutex<Option<tidewire_memo::Get<u64, u64>>>> = Arc::default();

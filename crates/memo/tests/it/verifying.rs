@@ -334,3 +334,24 @@ fn a_run_beside_a_hit_that_fails_is_a_mismatch_and_one_over_what_others_change_i
         assert_eq!((stats.audited, stats.mismatched), (1, u64::from(!is_external)));
     }
 }
+
+#[test]
+fn a_panic_that_panics_when_it_is_dropped_is_a_mismatch_like_any_other() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "the payload");
+        }
+    }
+    let (graph, runs) = (Graph::new(), Arc::new(AtomicU64::new(0)));
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        if runs.fetch_add(1, SeqCst) > 0 {
+            std::panic::panic_any(Bomb);
+        }
+        async move { key }
+    });
+    let memo = memo.verify(1.0);
+    now(memo.get(1)).unwrap();
+    now(memo.get(1)).unwrap();
+    assert_eq!((graph.stats().audited, graph.stats().mismatched), (1, 1));
+}
