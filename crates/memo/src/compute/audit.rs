@@ -19,6 +19,7 @@ use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::FrameGuard;
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
+use crate::graph::audits::{self, AuditGuard};
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
 use crate::memory::line::pin;
@@ -45,7 +46,7 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
         turn.set(turn.get().wrapping_add(1));
         turn.get()
     });
-    let due = one_in != 0 && turn.is_multiple_of(one_in) && !is_polled();
+    let due = one_in != 0 && turn.is_multiple_of(one_in) && !audits::is_polled();
     let Some(equal) = memo.equal.filter(|_| due) else { return };
     quietly(|| {
         let audit = beside(audit(memo, key.clone(), value.clone(), equal));
@@ -144,29 +145,6 @@ fn dependencies<K: Key, V: Send + Sync + 'static>(
     nodes.into_iter().map(name).collect()
 }
 
-/// Whether an audit is polled on this thread.
-pub(crate) fn is_polled() -> bool {
-    AUDITING.with(Cell::get)
-}
-
-/// Hits inside of an audit are not audited: a diamond of memos would multiply them.
-struct AuditGuard {
-    before: bool,
-}
-
-impl AuditGuard {
-    fn new() -> Self {
-        Self { before: AUDITING.with(|auditing| auditing.replace(true)) }
-    }
-}
-
-impl Drop for AuditGuard {
-    fn drop(&mut self) {
-        AUDITING.with(|auditing| auditing.set(self.before));
-    }
-}
-
 sync::thread_local! {
-    static AUDITING: Cell<bool> = const { Cell::new(false) };
     static TURN: Cell<u32> = const { Cell::new(0) };
 }

@@ -2,6 +2,7 @@
 
 use std::task::Waker;
 
+use crate::graph::audits;
 use crate::graph::validate::Taint;
 use crate::memory::callers::ByCaller;
 use crate::store::value::Outcome;
@@ -20,6 +21,9 @@ pub(crate) struct Board<V> {
     /// since, unless somebody polls.
     woken: bool,
     waiting: ByCaller<Waker>,
+    /// How many of those who wait are runs of `verify`, at most: they poll when it suits, so that they
+    /// are told beside the others.
+    audits: u32,
 }
 
 /// How a computation ended.
@@ -50,7 +54,14 @@ impl<V> Board<V> {
     /// Of a computation that whoever made it polls next.
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Self { done: None, early: None, polling: true, woken: false, waiting: ByCaller::default() }
+        Self {
+            done: None,
+            early: None,
+            polling: true,
+            woken: false,
+            waiting: ByCaller::default(),
+            audits: 0,
+        }
     }
 
     /// Whether it has nothing that has a destructor.
@@ -99,12 +110,13 @@ impl<V> Board<V> {
 
     /// Everyone who waits.
     pub(crate) fn stop_waiting(&mut self) -> ByCaller<Waker> {
+        self.audits = 0;
         std::mem::take(&mut self.waiting)
     }
 
     /// Enough of those who wait that one of them will poll.
     pub(crate) fn stop_some(&mut self) -> ByCaller<Waker> {
-        self.waiting.take_first(WOKEN_AT_ONCE)
+        self.waiting.take_first(WOKEN_AT_ONCE + self.audits as usize)
     }
 
     /// A caller goes. Returns its own waker, and those of whoever is to poll in its place.
@@ -115,6 +127,8 @@ impl<V> Board<V> {
 
     /// Waits for somebody else's poll. Returns the waker that this one replaces.
     pub(crate) fn wait(&mut self, caller: u32, waker: Waker) -> Option<Waker> {
-        self.waiting.insert(caller, waker)
+        let before = self.waiting.insert(caller, waker);
+        self.audits += u32::from(before.is_none() && audits::is_polled());
+        before
     }
 }

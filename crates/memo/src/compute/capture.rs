@@ -178,17 +178,21 @@ pub(crate) fn asker() -> Asker {
     }
     let call = ambient::tag();
     if call != 0 {
-        return call | CALL;
+        // Numbers may differ in those bits alone.
+        return mixed(call) | CALL;
     }
     #[cfg(all(feature = "tokio", not(shuttle)))]
     if let Some(task) = tokio::task::try_id() {
         return IdHasher::default().hash_one(task) & !THREAD | TASK;
     }
-    #[cfg(shuttle)]
-    let thread = u64::from(crate::memory::sync::thread_number());
-    #[cfg(not(shuttle))]
-    let thread = line::mine().addr() as u64;
-    thread | THREAD
+    crate::memory::sync::thread_number() | THREAD
+}
+
+/// A number of which every bit depends on all bits of this one (the finalizer of SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// Makes a frame current until it is dropped.

@@ -3,6 +3,7 @@
 //! They are few. One that never ends takes a place for ever and holds nobody up; when all places are taken
 //! no further hit is audited.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::memory::sync::Mutex;
+use crate::memory::sync::{self, Mutex};
 use crate::memory::wake::quietly;
 
 /// See the module documentation.
@@ -85,3 +86,29 @@ impl Audit {
 
 /// Audits that wait, at most.
 const PLACES: usize = 64;
+
+/// Whether an audit is polled on this thread.
+pub(crate) fn is_polled() -> bool {
+    AUDITING.with(Cell::get)
+}
+
+/// Hits inside of an audit are not audited: a diamond of memos would multiply them.
+pub(crate) struct AuditGuard {
+    before: bool,
+}
+
+impl AuditGuard {
+    pub(crate) fn new() -> Self {
+        Self { before: AUDITING.with(|auditing| auditing.replace(true)) }
+    }
+}
+
+impl Drop for AuditGuard {
+    fn drop(&mut self) {
+        AUDITING.with(|auditing| auditing.set(self.before));
+    }
+}
+
+sync::thread_local! {
+    static AUDITING: Cell<bool> = const { Cell::new(false) };
+}

@@ -278,7 +278,7 @@ impl Shared {
     }
 
     /// Both locks are free: tasks that wait for them go on, and the budget is looked after.
-    fn after_change(&self) {
+    pub(crate) fn after_change(&self) {
         let waiters = std::mem::take(&mut *self.cascade_waiters.lock());
         waiters.into_iter().for_each(wake::wake);
         budget::relieve(self);

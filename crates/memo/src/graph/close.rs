@@ -10,12 +10,15 @@ use crate::memory::epoch;
 use crate::memory::wake::quietly;
 
 impl Shared {
-    /// Closes one memo.
+    /// Closes one memo. One that was closed before has nothing left, and its number may be another's.
     pub(crate) fn close_one(&self, owner: &'static Owner) {
+        if !self.core.lock().has_owner(owner) {
+            return;
+        }
         self.close_owner(owner);
         let mut core = self.core.lock();
-        if let Some(place) = core.owners.get_mut(owner.number as usize) {
-            *place = None;
+        if core.has_owner(owner) {
+            core.owners[owner.number as usize] = None;
         }
         drop(core);
         epoch::collect();
@@ -63,6 +66,12 @@ impl Shared {
 }
 
 impl Core {
+    /// Whether this owner is one still.
+    fn has_owner(&self, owner: &Owner) -> bool {
+        let place = self.owners.get(owner.number as usize).copied().flatten();
+        place.is_some_and(|known| std::ptr::eq(known, owner))
+    }
+
     /// Removes some nodes of an owner; `true` when there are more.
     fn close_some(
         &mut self,

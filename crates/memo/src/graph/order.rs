@@ -155,13 +155,17 @@ impl Drop for Ticket {
 }
 
 impl Core {
-    /// The writes, others than its own, that may have changed what a computation read.
+    /// The writes, others than its own, that may have changed what a computation read. What is not in memory
+    /// any more may have been anything.
     pub(crate) fn writes_of(&self, records: &[Record], asker: u64) -> Vec<u64> {
         let concerns = |write: &&Write| {
-            let sources = records.iter().filter_map(|record| self.node(record.id));
-            sources.filter(|node| node.is_source()).any(|node| {
-                write.intervals.contains(&node.id)
-                    || write.keys.iter().any(|key| key.concerns(node.owner, node.hash))
+            records.iter().any(|record| match self.node(record.id) {
+                Some(node) if node.is_source() => {
+                    write.intervals.contains(&node.id)
+                        || write.keys.iter().any(|key| key.concerns(node.owner, node.hash))
+                }
+                Some(_) => false,
+                None => true,
             })
         };
         let others = self.writes.open.iter().filter(|write| write.holder != asker);

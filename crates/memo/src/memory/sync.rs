@@ -8,6 +8,8 @@
 #[cfg(not(shuttle))]
 mod real {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
+    use std::cell::Cell;
+    use std::sync::atomic::Ordering;
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
     pub(crate) use std::thread_local;
 
@@ -49,6 +51,18 @@ mod real {
     /// Pauses before each of them: some 3 µs.
     const PAUSES: u32 = 256;
 
+    /// A number that no other thread of this process has or had.
+    pub(crate) fn thread_number() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        thread_local!(static NUMBER: Cell<u64> = const { Cell::new(0) });
+        NUMBER.with(|number| {
+            if number.get() == 0 {
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        })
+    }
+
     /// Lets another thread run; a hook of the stress program.
     pub(crate) fn yield_thread() {
         std::thread::yield_now();
@@ -87,9 +101,9 @@ mod real {
     pub(crate) type HotMutex<T> = Mutex<T>;
 
     /// The number of the modelled thread.
-    pub(crate) fn thread_number() -> u32 {
+    pub(crate) fn thread_number() -> u64 {
         let number: usize = shuttle::current::me().into();
-        number as u32
+        number as u64
     }
 
     /// Lets another modelled thread run.

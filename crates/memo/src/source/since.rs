@@ -23,6 +23,13 @@ impl<K: Key> Source<K> {
     /// value any more. May say `false` of one that was.
     #[must_use]
     pub fn changed_since(&self, key: &K, tick: u64) -> bool {
+        let is_announced = self.is_announced(key, tick);
+        // Whoever came for that lock meanwhile waits to be told that it is free.
+        self.shared().after_change();
+        is_announced
+    }
+
+    fn is_announced(&self, key: &K, tick: u64) -> bool {
         let inner = self.inner;
         let hash = inner.hasher.hash(key);
         // Wakes whom a walk left, after the lock is released.

@@ -1,6 +1,7 @@
 //! Changes that are announced whatever becomes of whoever announces them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -170,4 +171,21 @@ fn a_change_of_a_key_whose_clone_or_hash_panics_is_announced() {
             assert!(memo.cached(&1).is_none(), "{how}: the change is announced");
         }
     }
+}
+
+#[test]
+fn who_asks_whether_a_change_was_announced_holds_up_no_other_change() {
+    const CHANGES: u64 = if cfg!(miri) { 20 } else { 2000 };
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let asks = std::thread::spawn(move || {
+        while !seen.load(SeqCst) {
+            let _ = rows.changed_since(&1, 0);
+        }
+    });
+    (0..CHANGES).for_each(|key| now(rows.changed_async(&(key % 7))));
+    stop.store(true, SeqCst);
+    asks.join().unwrap();
 }

@@ -615,3 +615,20 @@ fn pages_of_entries_go_on_past_those_of_many_others() {
     }
     assert_eq!(found, ["7"]);
 }
+
+#[test]
+fn a_memo_that_is_closed_twice_closes_no_other_one() {
+    let graph = Graph::new();
+    let first = Memo::infallible_in(&graph, "first", |key: String| async move { key });
+    now(first.get("a".to_owned())).unwrap();
+    first.close();
+    let second = Memo::infallible_in(&graph, "second", |key: u64| async move { key });
+    now(second.get(7)).unwrap();
+    first.close();
+    let third = Memo::infallible_in(&graph, "third", |key: String| async move { key });
+    now(third.get("b".to_owned())).unwrap();
+    let names = graph.owners().iter().map(|owner| owner.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names, ["second", "third"]);
+    assert_eq!(graph.entries("second", 0, 9).entries[0].key, "7");
+    assert_eq!(*second.cached(&7).unwrap(), 7);
+}

@@ -7,9 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "tokio")]
-use tidewire_memo::Ambient;
-use tidewire_memo::{Graph, Memo, OrderedReads, Source, WriteGuard};
+use tidewire_memo::{Ambient, Graph, Memo, OrderedReads, Source, WriteGuard};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with};
 
@@ -573,4 +571,72 @@ fn who_writes_may_ask_for_a_chain_of_any_depth() {
     let guard = rows.write(&1);
     assert_eq!(*now(chain.get(20_000)).unwrap(), 20_000);
     guard.finish();
+}
+
+#[test]
+fn a_thread_that_begins_when_the_holder_has_ended_is_not_taken_for_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        rows.read(&key);
+        async move { key }
+    });
+    for key in 0..20 {
+        let guard = std::thread::spawn(move || rows.write(&key)).join().unwrap();
+        let held = std::thread::spawn(move || poll(&mut memo.get(key)).is_pending());
+        assert!(held.join().unwrap());
+        drop(guard);
+    }
+}
+
+#[test]
+fn calls_whose_numbers_differ_in_one_bit_are_two() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        rows.read(&key);
+        async move { key }
+    });
+    for bit in 1..64 {
+        let guard = now(Ambient::new(1).scope(async { rows.write(&bit) }));
+        let mut other = Box::pin(Ambient::new(1 | 1 << bit).scope(memo.get(bit)));
+        assert!(poll(&mut other).is_pending(), "{bit}");
+        drop(other);
+        assert!(poll(&mut Box::pin(Ambient::new(1).scope(memo.get(bit)))).is_ready(), "{bit}");
+        drop(guard);
+    }
+}
+
+#[test]
+fn what_was_read_of_a_source_whose_entry_went_meanwhile_is_held_like_any_other() {
+    let graph = Graph::new();
+    let (data, rows) = (Arc::new(AtomicU64::new(0)), Source::<u64>::new_in(&graph, "rows"));
+    let read = data.clone();
+    let page = Memo::infallible_in(&graph, "page", move |_: u64| {
+        rows.range(0..10);
+        let value = read.load(SeqCst);
+        async move { value }
+    });
+    let (read, gate) = (data.clone(), Gate::default());
+    let waits = gate.clone();
+    let row = Memo::infallible_in(&graph, "row", move |key: u64| {
+        rows.read(&key);
+        let (value, waits) = (read.load(SeqCst), waits.clone());
+        async move {
+            waits.pass().await;
+            value
+        }
+    });
+    now(page.get(0)).unwrap();
+    let guard = std::thread::spawn(move || rows.write(&1)).join().unwrap();
+    data.store(1, SeqCst);
+    let mut newer = row.get(1);
+    assert!(poll(&mut newer).is_pending());
+    rows.evict(&1);
+    gate.open();
+    assert!(poll(&mut newer).is_pending(), "the page still shows what was before");
+    assert_eq!(*page.cached(&0).unwrap(), 0);
+    guard.finish();
+    assert_eq!(*now(newer).unwrap(), 1);
+    assert_eq!(*now(page.get(0)).unwrap(), 1);
 }

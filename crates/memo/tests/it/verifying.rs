@@ -355,3 +355,34 @@ fn a_panic_that_panics_when_it_is_dropped_is_a_mismatch_like_any_other() {
     now(memo.get(1)).unwrap();
     assert_eq!((graph.stats().audited, graph.stats().mismatched), (1, 1));
 }
+
+#[test]
+fn runs_of_verify_that_wait_do_not_keep_a_caller_from_being_woken() {
+    let graph = Graph::new();
+    let gate = Arc::new(Mutex::new(Gate::default()));
+    let of_run = gate.clone();
+    gate.lock().unwrap().open();
+    let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+        let waits = of_run.lock().unwrap().clone();
+        async move {
+            waits.pass().await;
+            key
+        }
+    });
+    let above =
+        Memo::infallible_in(
+            &graph,
+            "above",
+            move |_: u64| async move { *below.get(0).await.unwrap() },
+        );
+    let above = above.verify(1.0);
+    (0..10).for_each(|key| _ = now(above.get(key)).unwrap());
+    *gate.lock().unwrap() = Gate::default();
+    below.evict(&0);
+    // Hits, each of which is computed once more beside it and waits for what is below.
+    (0..10).for_each(|key| _ = now(above.get(key)).unwrap());
+    let (mut caller, wakes) = (below.get(0), Wakes::new());
+    assert!(poll_with(&mut caller, &wakes).is_pending());
+    gate.lock().unwrap().open();
+    assert!(wakes.count() > 0, "it can go on, and is the only one who will");
+}
