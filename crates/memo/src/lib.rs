@@ -54,7 +54,8 @@
 //! 2. **Single flight.** Concurrent misses of one key run the function once. Dropping a caller neither
 //!    wedges nor cancels the others; the last one cancels. A panic is an error for every current waiter.
 //! 3. **Exactness.** What did not depend on the change stays a hit. A recomputed value that is equal
-//!    leaves its dependants valid without running them.
+//!    leaves its dependants valid without running them. (A change of what a value depended on before it
+//!    was last computed, and does not any more, may mark it once: it is verified and does not run.)
 //! 4. **No lost staleness.** Eviction never loses an invalidation for anyone who still depends or watches.
 //! 5. **Bounded.** A byte budget per graph and per memo; a hit writes at most one relaxed bit.
 //! 6. **Cycles** are errors that name the cycle, also across tasks; never memoized.

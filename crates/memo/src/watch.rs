@@ -48,9 +48,9 @@ impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
         }
         match self.memo.inner.attach(&self.key, &self.subscription) {
             Some(id) => self.id = id,
-            None => return false,
+            None => self.id = Id::NONE,
         }
-        true
+        !self.is_closed()
     }
 
     /// Whether this version is the current one.
@@ -164,6 +164,8 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
         answer: Result<CachedValue<V>, Error>,
     ) -> Option<Option<Result<CachedValue<V>, Error>>> {
         if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed) {
+            // Finds out that it is closed, so that whoever asks again is told so again.
+            self.post.renew();
             return Some(None);
         }
         let version = answer.as_ref().map_or_else(Error::version, CachedValue::version);
@@ -189,6 +191,9 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
         let this = self.get_mut();
         loop {
             if this.get.is_none() {
+                if this.post.is_closed() {
+                    return Poll::Ready(None);
+                }
                 if !this.again && this.post.inbox().poll(context.waker()).is_pending() {
                     return Poll::Pending;
                 }

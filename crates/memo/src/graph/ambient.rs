@@ -47,7 +47,7 @@ impl Ambient {
         Self(Some(Arc::new(Inner { tag, value: None })))
     }
 
-    /// Adds a value for the functions that run in this context.
+    /// Gives the functions that run in this context a value, in place of one that it had.
     #[must_use]
     pub fn with<T: Send + Sync + 'static>(self, value: T) -> Self {
         Self(Some(Arc::new(Inner { tag: self.tag(), value: Some(Arc::new(value)) })))

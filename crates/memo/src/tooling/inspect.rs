@@ -145,7 +145,7 @@ pub struct Neighbourhood {
 }
 
 impl Graph {
-    /// The memos and sources, in the order in which they were made.
+    /// The memos and sources; one that was made after another was closed takes its place.
     #[must_use]
     pub fn owners(&self) -> Vec<OwnerInfo> {
         let core = self.shared.core.lock();

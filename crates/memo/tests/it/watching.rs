@@ -497,3 +497,17 @@ fn a_watch_that_waits_for_a_run_ends_when_its_memo_or_graph_is_closed() {
         assert!(now(next).is_none());
     }
 }
+
+#[test]
+fn a_stream_of_a_closed_memo_ends_as_often_as_it_is_asked() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    let (mut shown, mut unseen, mut told) = (memo.watch(1), memo.watch(2), memo.notify(3));
+    assert!(now(shown.next()).is_some());
+    memo.close();
+    let mut late = memo.watch(4);
+    for _ in 0..3 {
+        assert!(now(shown.next()).is_none() && now(unseen.next()).is_none());
+        assert!(now(late.next()).is_none() && now(told.next()).is_none());
+    }
+}
