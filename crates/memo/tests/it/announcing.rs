@@ -1,13 +1,12 @@
 //! Changes that are announced whatever becomes of whoever announces them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use tidewire_memo::{Graph, Memo, Source, batch};
 
-use crate::support::{now, poll};
+use crate::support::{Wakes, now, poll, poll_with};
 
 struct World {
     rows: Source<u64>,
@@ -174,18 +173,43 @@ fn a_change_of_a_key_whose_clone_or_hash_panics_is_announced() {
 }
 
 #[test]
-fn who_asks_whether_a_change_was_announced_holds_up_no_other_change() {
-    const CHANGES: u64 = if cfg!(miri) { 20 } else { 2000 };
-    let graph = Graph::new();
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    let asks = std::thread::spawn(move || {
-        while !seen.load(SeqCst) {
-            let _ = rows.changed_since(&1, 0);
+fn who_asks_whether_a_change_was_announced_lets_the_change_go_on_that_waits_for_him() {
+    static IS_SLOW: AtomicBool = AtomicBool::new(false);
+    static IS_COMPARED: AtomicBool = AtomicBool::new(false);
+    #[derive(Clone, Debug, Eq)]
+    struct Slow(u64);
+    impl std::hash::Hash for Slow {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
         }
+    }
+    impl PartialEq for Slow {
+        fn eq(&self, other: &Self) -> bool {
+            while IS_SLOW.load(SeqCst) {
+                IS_COMPARED.store(true, SeqCst);
+                std::thread::yield_now();
+            }
+            self.0 == other.0
+        }
+    }
+    let graph = Graph::new();
+    let rows = Source::<Slow>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        rows.read(&Slow(key));
+        async move { key }
     });
-    (0..CHANGES).for_each(|key| now(rows.changed_async(&(key % 7))));
-    stop.store(true, SeqCst);
-    asks.join().unwrap();
+    now(memo.get(1)).unwrap();
+    let tick = rows.tick();
+    IS_SLOW.store(true, SeqCst);
+    let asks = std::thread::spawn(move || rows.changed_since(&Slow(1), tick));
+    while !IS_COMPARED.load(SeqCst) {
+        std::thread::yield_now();
+    }
+    let (wakes, other) = (Wakes::new(), Slow(3));
+    let mut change = Box::pin(rows.changed_async(&other));
+    assert!(poll_with(&mut change, &wakes).is_pending(), "he has the lock");
+    IS_SLOW.store(false, SeqCst);
+    assert!(!asks.join().unwrap());
+    assert!(wakes.count() > 0);
+    now(change);
 }
