@@ -44,7 +44,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         &'static self,
         key: &K,
         looked: Lookup<'_, K, V>,
-        Asking { parent, is_patient }: Asking,
+        Asking { parent, .. }: Asking,
         frame: Option<&Frame>,
     ) -> Entry<K, V> {
         if parent.is_none()
@@ -55,9 +55,8 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
             }
             return Entry::Direct(DirectAnswer::Hit(value));
         }
-        let is_free = parent.is_none() && !is_patient;
         if self.shared().has_writes()
-            && is_free
+            && parent.is_none()
             && let Some(answer) = self.enter_writing(key)
         {
             return Entry::Direct(answer);

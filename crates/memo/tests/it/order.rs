@@ -640,3 +640,21 @@ fn what_was_read_of_a_source_whose_entry_went_meanwhile_is_held_like_any_other()
     assert_eq!(*now(newer).unwrap(), 1);
     assert_eq!(*now(page.get(0)).unwrap(), 1);
 }
+
+#[test]
+fn a_watch_of_who_writes_does_not_wait_for_him() {
+    let world = World::new();
+    let guard = world.rows.write(&1);
+    let mut watch = world.other.watch(1);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 1);
+    world.data.store(2, SeqCst);
+    let mut next = Box::pin(watch.next());
+    assert!(poll(&mut next).is_pending(), "others run before it is computed again");
+    let Poll::Ready(second) = poll(&mut next) else { panic!("it waits for its own guard") };
+    drop(next);
+    assert_eq!(*second.unwrap().unwrap(), 2);
+    guard.finish();
+    let third = now(watch.next()).unwrap().unwrap();
+    assert!(*third == 2 && third.version() != 0, "what is kept now");
+    assert!(poll(&mut Box::pin(watch.next())).is_pending());
+}
