@@ -445,7 +445,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return Next::Over;
         }
         *attempt = Attempt::start(&mut core, self.node(), revision(), attempt.rejections + 1);
-        self.head.restart(attempt.start_tick, attempt.start_revision);
+        self.head.restart(attempt.asker, attempt.start_tick, attempt.start_revision);
         Next::Again
     }
 

@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::compute::scope::ScopedReads;
+use crate::graph::flight::Parent;
 use crate::graph::validate::{Record, Taint};
 use crate::graph::{Shared, ambient};
 use crate::memory::line;
@@ -264,6 +265,12 @@ impl Frame {
         new.asker.set(frame.asker.get());
         _ = new.adopted.set(adopted);
         new
+    }
+
+    /// The run that reads, to those who ask on behalf of it.
+    #[inline]
+    pub(crate) fn parent(&self) -> Parent {
+        Parent { node: self.node, run: self.asker.get() }
     }
 
     /// Whether it has nothing that has a destructor.

@@ -10,12 +10,12 @@ use crate::compute::own;
 use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::cycle;
+use crate::graph::flight::Parent;
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
 use crate::memory::line;
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
-use crate::store::slots::Id;
 use crate::store::value::Outcome;
 
 impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
@@ -29,12 +29,12 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         looked
     }
 
-    /// The node that is being computed where a caller asks.
+    /// The run that goes on where a caller asks.
     #[inline(always)]
-    pub(crate) fn parent_of(&'static self, frame: Option<&Frame>) -> Id {
+    pub(crate) fn parent_of(&'static self, frame: Option<&Frame>) -> Parent {
         // Another graph's nodes have numbers of their own.
         let own = frame.filter(|frame| std::ptr::eq(frame.graph, self.shared()));
-        own.map_or(Id::NONE, |frame| frame.node)
+        own.map_or(Parent::NONE, Frame::parent)
     }
 
     /// Serves, verifies, joins or starts, in one hold of the graph lock where possible. Pinned since the caller
@@ -61,7 +61,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         {
             return Entry::Direct(answer);
         }
-        let parent = parent.unwrap_or_else(|| self.parent_of(frame));
+        let parent = parent.map_or_else(|| self.parent_of(frame), Parent::now);
         let Some((mut core, node)) = self.node(key, looked) else {
             return Entry::Direct(DirectAnswer::Refused(Error::closed(self.name())));
         };

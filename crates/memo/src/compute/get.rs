@@ -437,8 +437,8 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
     if !std::ptr::eq(frame.graph, memo.shared()) || joined.work.head.is_finished() {
         return None;
     }
-    let Some(cycle) = cycle::find(&core, frame.node, &joined.work.node().header) else {
-        joined.work.head.moves(joined.caller(), frame.node);
+    let Some(cycle) = cycle::find(&core, frame.parent(), &joined.work.node().header) else {
+        joined.work.head.moves(joined.caller(), frame.parent());
         return None;
     };
     core.stats.cycles += 1;

@@ -27,7 +27,7 @@ use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
-use crate::graph::flight::WorkHead;
+use crate::graph::flight::{Parent, WorkHead};
 use crate::graph::owner::Owner;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
@@ -93,7 +93,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        parent: Id,
+        parent: Parent,
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
@@ -115,7 +115,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        parent: Id,
+        parent: Parent,
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let attempt = |core: &mut Core| Attempt::first(core, node, revision);
@@ -127,13 +127,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        parent: Id,
+        parent: Parent,
         revision: u64,
         attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Participant<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
-        work.head.begins_for(parent);
+        work.head.begins_for(core.attempts, parent);
         Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
     }
 

@@ -8,14 +8,18 @@
 use std::collections::HashMap;
 
 use crate::graph::core::Core;
+use crate::graph::flight::Parent;
 use crate::graph::owner::Owner;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
 /// The cycle that `asker` would close by waiting for `wanted`, if it would.
 #[inline]
-pub(crate) fn find(core: &Core, asker: Id, wanted: &Header) -> Option<Cycle> {
-    if asker == Id::NONE || !wanted.is_computing() { None } else { search(core, asker, wanted.id) }
+pub(crate) fn find(core: &Core, asker: Parent, wanted: &Header) -> Option<Cycle> {
+    if asker.node == Id::NONE || !wanted.is_computing() || !core.is_running(asker) {
+        return None;
+    }
+    search(core, asker.node, wanted.id)
 }
 
 fn search(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {

@@ -15,6 +15,24 @@ use crate::memory::sync::AtomicU8;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
+/// On behalf of what somebody asks: a run of the computation of a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Parent {
+    pub(crate) node: Id,
+    /// The number of its attempt. What asks for an earlier one, a task that it left or a `get` that it gave
+    /// away, is nothing that the one that runs now waits for.
+    pub(crate) run: u64,
+}
+
+impl Parent {
+    pub(crate) const NONE: Self = Self { node: Id::NONE, run: 0 };
+
+    /// The attempt that runs, whichever it is: it drops who asks when it ends.
+    pub(crate) fn now(node: Id) -> Self {
+        Self { node, run: 0 }
+    }
+}
+
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
     pub(crate) node: Id,
@@ -30,8 +48,10 @@ pub(crate) struct WorkHead {
     start_revision: Cell<u64>,
     /// Callers that joined at a later one, and are there still.
     late: Cell<u32>,
-    /// The nodes whose computations wait for this one, by caller.
-    parents: RefCell<ByCaller<Id>>,
+    /// The number of that attempt.
+    run: Cell<u64>,
+    /// The computations that wait for this one, by caller.
+    parents: RefCell<ByCaller<Parent>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
@@ -50,6 +70,7 @@ impl WorkHead {
             start_tick: Cell::new(start_tick),
             start_revision: Cell::new(start_revision),
             late: Cell::new(0),
+            run: Cell::new(0),
             parents: RefCell::default(),
             first_seen: Cell::new(None),
             reported: Cell::new(false),
@@ -60,29 +81,30 @@ impl WorkHead {
         self.callers.get()
     }
 
-    /// Says on behalf of which computation the first caller asks.
+    /// Says which attempt is the first, and on behalf of which computation the first caller asks.
     #[inline(always)]
-    pub(crate) fn begins_for(&self, parent: Id) {
-        if parent != Id::NONE {
+    pub(crate) fn begins_for(&self, run: u64, parent: Parent) {
+        self.run.set(run);
+        if parent.node != Id::NONE {
             self.parents.borrow_mut().insert(0, parent);
         }
     }
 
     /// Adds a caller, on behalf of a computation or of none, and returns its number.
     #[inline(always)]
-    pub(crate) fn enter(&self, revision: u64, parent: Id) -> u32 {
+    pub(crate) fn enter(&self, revision: u64, parent: Parent) -> u32 {
         self.callers.set(self.callers.get() + 1);
         let caller = self.next_caller.get();
         self.next_caller.set(caller.wrapping_add(1));
         self.late.set(self.late.get() + u32::from(self.is_late(revision)));
-        if parent != Id::NONE {
+        if parent.node != Id::NONE {
             self.parents.borrow_mut().insert(caller, parent);
         }
         caller
     }
 
     /// Another computation goes on with the `get` of a caller.
-    pub(crate) fn moves(&self, caller: u32, parent: Id) {
+    pub(crate) fn moves(&self, caller: u32, parent: Parent) {
         self.parents.borrow_mut().insert(caller, parent);
     }
 
@@ -96,7 +118,8 @@ impl WorkHead {
     }
 
     /// A new attempt begins.
-    pub(crate) fn restart(&self, start_tick: u64, start_revision: u64) {
+    pub(crate) fn restart(&self, run: u64, start_tick: u64, start_revision: u64) {
+        self.run.set(run);
         self.rejected.set(false);
         self.start_tick.set(start_tick);
         self.start_revision.set(start_revision);
@@ -120,11 +143,6 @@ impl WorkHead {
     /// Nobody needs to look any more.
     pub(crate) fn finish(&self) {
         self.finished.store(1, Release);
-    }
-
-    /// The nodes whose computations wait for this one. Under the graph lock.
-    pub(crate) fn parents(&self) -> Vec<Id> {
-        self.parents.borrow().iter_from(0).map(|(_, &id)| id).collect()
     }
 
     /// For how long it has been seen to run; `None` the first time. Under the graph lock.
@@ -181,7 +199,20 @@ impl Core {
 
     /// The nodes whose computations wait for that of `node`.
     pub(crate) fn parents(&self, node: &Header) -> Vec<Id> {
-        self.flight(node).map_or_else(Vec::new, WorkHead::parents)
+        self.flight(node).map_or_else(Vec::new, |head| self.parents_of(head))
+    }
+
+    /// The nodes whose computations wait for this one.
+    pub(crate) fn parents_of(&self, head: &WorkHead) -> Vec<Id> {
+        let parents = head.parents.borrow();
+        let running = parents.iter_from(0).filter(|(_, parent)| self.is_running(**parent));
+        running.map(|(_, parent)| parent.node).collect()
+    }
+
+    /// Whether this very run of the computation goes on.
+    pub(crate) fn is_running(&self, Parent { node, run }: Parent) -> bool {
+        let running = || self.node(node).and_then(|node| self.flight(node));
+        run == 0 || running().is_some_and(|head| head.run.get() == run)
     }
 }
 

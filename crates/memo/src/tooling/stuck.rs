@@ -114,7 +114,7 @@ impl Core {
         for running in self.works.iter() {
             // SAFETY: the work of a node is alive while it hangs there, and the graph lock is held.
             let head = unsafe { &*running };
-            waits.extend(head.parents());
+            waits.extend(self.parents_of(head));
             if let Some(seen_for) = head.seen(now).filter(|&seen_for| seen_for >= after) {
                 due.push((head, seen_for));
             }

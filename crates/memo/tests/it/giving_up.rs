@@ -1,8 +1,10 @@
 //! Computations that ask for another's answer and do not wait for it.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
 use futures::future::{Either, select};
@@ -140,7 +142,7 @@ fn impatient(
     )
 }
 
-type Spawned = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+type Spawned = Pin<Box<dyn Future<Output = u64> + Send>>;
 thread_local! {
     /// Where the functions of one test leave what they do not wait for.
     static LEFT: std::cell::RefCell<Vec<Spawned>> = const { std::cell::RefCell::new(Vec::new()) };
@@ -459,3 +461,64 @@ fn what_an_outdated_run_did_not_find_in_memory_is_no_reason_for_the_next_one() {
     assert_eq!(*now(late).unwrap(), Some(2));
     assert!(memo.cached(&1).is_some(), "its run has found what it looked for");
 }
+
+#[test]
+fn what_asks_for_an_earlier_run_closes_no_cycle_with_the_one_that_goes_on() {
+    for by_task in [false, true] {
+        let graph = Graph::new();
+        let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+        let (above_gate, below_gate) = (Gate::default(), Gate::default());
+        let left: Arc<Mutex<Option<Left>>> = Arc::default();
+        let (wait, asked) = (below_gate.clone(), cell.clone());
+        let below = Memo::new_in(&graph, "below", move |key: u64| {
+            let (wait, asked) = (wait.clone(), asked.clone());
+            async move {
+                wait.pass().await;
+                asked.get().unwrap().get(key).await.map(|value| *value)
+            }
+        });
+        let (wait, leaves, runs) = (above_gate.clone(), left.clone(), AtomicU64::new(0));
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+            let (wait, leaves) = (wait.clone(), leaves.clone());
+            let is_first = runs.fetch_add(1, SeqCst) == 0;
+            async move {
+                if !is_first {
+                    wait.pass().await;
+                    return 5;
+                }
+                let mut get = below.get(key);
+                let task: Left = if by_task {
+                    Box::pin(scope(async move { get.await.map(|value| *value) }))
+                } else {
+                    poll_fn(|context| {
+                        assert!(Pin::new(&mut get).poll(context).is_pending());
+                        Poll::Ready(())
+                    })
+                    .await;
+                    Box::pin(async move { get.await.map(|value| *value) })
+                };
+                *leaves.lock().unwrap() = Some(task);
+                0
+            }
+        });
+        cell.set(above).unwrap();
+        // The node stays.
+        let _notify = above.notify(1);
+        assert_eq!(*now(above.get(1)).unwrap(), 0);
+        above.invalidate(&1);
+        let mut task = left.lock().unwrap().take().unwrap();
+        assert!(poll(&mut task).is_pending());
+        let mut again = above.get(1);
+        assert!(poll(&mut again).is_pending(), "waits for its gate only");
+        below_gate.open();
+        let polled = poll(&mut task);
+        assert!(polled.is_pending(), "by_task={by_task}: {polled:?}");
+        above_gate.open();
+        assert_eq!(*now(again).unwrap(), 5);
+        assert_eq!(now(task).unwrap(), 5);
+        assert_eq!(graph.stats().cycles, 0);
+    }
+}
+
+/// What a run leaves behind.
+type Left = Pin<Box<dyn Future<Output = Result<u64, tidewire_memo::Error>> + Send>>;
