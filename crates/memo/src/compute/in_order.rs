@@ -18,7 +18,7 @@ use crate::memory::sync;
 /// that has begun by its end, of a key that it read, is announced. Nobody who asks later is then given an
 /// older state from memory.
 ///
-/// Writes of whoever made this are not waited for. Inside a memoized function it notes nothing: there the
+/// Who writes himself waits for no write, neither his own nor another's. Inside a memoized function it notes nothing: there the
 /// same holds for the function's value. What tasks that the run spawns read is not seen.
 ///
 /// ```
@@ -83,8 +83,17 @@ impl OrderedReads {
         InOrder { reads: self, future, held: None }
     }
 
+    /// Whether the one who reads writes himself: like any reader he then waits for nobody.
+    fn is_writing(&self) -> bool {
+        let asker = self.frame.as_ref().map(|ReadsFrame(frame)| frame.asker.get());
+        asker.is_some_and(|asker| self.shared.is_writing(asker))
+    }
+
     #[cold]
     fn hold(&mut self) -> Hold {
+        if self.is_writing() {
+            return Hold(Vec::new());
+        }
         let writes = self.frame.as_mut().map_or_else(Vec::new, |ReadsFrame(frame)| {
             self.shared.core.lock().writes_of(frame.records(), frame.asker.get())
         });
@@ -110,6 +119,7 @@ impl<F: Future> Future for InOrder<F> {
             this.held = Some((output, this.reads.hold()));
         }
         if let Some((_, hold)) = &this.held
+            && !this.reads.is_writing()
             && hold.poll(this.reads.shared, number, context)
         {
             return Poll::Pending;

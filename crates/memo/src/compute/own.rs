@@ -7,6 +7,8 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{self, Frame, FrameGuard};
@@ -22,23 +24,28 @@ use crate::store::value::Outcome;
 pub(crate) struct Own<V: 'static> {
     running: Option<RunningFuture<V>>,
     frame: Box<Frame>,
-    label: Label,
+    label: Arc<Label>,
 }
 
 /// Memo and key of a run, to find one that asks for itself. Two memos may have one name, and two keys one
 /// text.
-#[derive(Clone)]
-struct Label {
+pub(crate) struct Label {
     /// The address of the memo.
     memo: usize,
-    key: Arc<dyn Any + Send + Sync>,
-    text: Arc<str>,
+    key: Box<dyn Any + Send + Sync>,
+    text: String,
+    /// What it left behind, a task or a `get`, does not run inside of it.
+    is_over: AtomicBool,
 }
+
+/// The runs that go on where something is asked, the outermost first.
+pub(crate) type Running = Vec<Arc<Label>>;
 
 impl Label {
     fn new<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K) -> Self {
-        let text = format!("{}({})", memo.name(), key::text(key)).into();
-        Self { memo: std::ptr::from_ref(memo).addr(), key: Arc::new(key.clone()), text }
+        let text = format!("{}({})", memo.name(), key::text(key));
+        let (memo, key) = (std::ptr::from_ref(memo).addr(), Box::new(key.clone()));
+        Self { memo, key, text, is_over: AtomicBool::new(false) }
     }
 
     fn is<K: Key>(&self, other: &Self) -> bool {
@@ -54,11 +61,14 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
 ) -> Result<Option<Own<V>>, Error> {
     // Also when nobody waits for it.
     capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
-    let label = Label::new(memo, key);
-    let outer = RUNNING.with(|running| running.borrow().clone());
+    let label = Arc::new(Label::new(memo, key));
+    let mut outer = running();
+    if let Some(over) = outer.iter().rposition(|label| label.is_over.load(SeqCst)) {
+        outer.drain(..=over);
+    }
     if let Some(at) = outer.iter().position(|other| other.is::<K>(&label)) {
         let names: Vec<_> =
-            outer[at..].iter().chain([&label]).map(|label| label.text.to_string()).collect();
+            outer[at..].iter().chain([&label]).map(|label| label.text.clone()).collect();
         return Err(Error::cycle(&names));
     }
     if outer.len() >= DEPTH {
@@ -99,8 +109,36 @@ impl<V: Send + Sync + 'static> Own<V> {
         let _entered = FrameGuard::new(Some(&self.frame));
         RUNNING.with(|running| running.borrow_mut().push(self.label.clone()));
         let result = catch_unwind(AssertUnwindSafe(run));
-        RUNNING.with(|running| running.borrow_mut().pop());
+        let label = RUNNING.with(|running| running.borrow_mut().pop());
+        drop(label);
         result
+    }
+}
+
+impl<V> Drop for Own<V> {
+    fn drop(&mut self) {
+        self.label.is_over.store(true, SeqCst);
+    }
+}
+
+/// The runs inside of which this thread polls.
+pub(crate) fn running() -> Running {
+    RUNNING.with(|running| running.borrow().clone())
+}
+
+/// Lets this thread poll what runs inside of others, until it is dropped.
+pub(crate) struct Inside<'a>(&'a mut Running);
+
+impl<'a> Inside<'a> {
+    pub(crate) fn new(running: &'a mut Running) -> Self {
+        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), running));
+        Self(running)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), self.0));
     }
 }
 
@@ -116,7 +154,7 @@ fn panicked<K: Key, V: Send + Sync + 'static>(
 
 sync::thread_local! {
     /// The runs that are being polled on this thread, the outermost first.
-    static RUNNING: RefCell<Vec<Label>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: RefCell<Running> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs within runs; what is deeper is computed as for anybody.

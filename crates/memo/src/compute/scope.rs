@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
+use crate::compute::own;
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::validate::{Record, Taint};
@@ -176,7 +177,7 @@ pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
         let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
-        (frame, Ambient::current())
+        (frame, Ambient::current(), Inside(own::running()))
     });
     ScopedFuture { frame, future }
 }
@@ -184,11 +185,20 @@ pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
 /// The future of [`scope`].
 #[derive(Debug)]
 pub struct ScopedFuture<F> {
-    frame: Option<(ScopedFrame, Ambient)>,
+    frame: Option<(ScopedFrame, Ambient, Inside)>,
     future: F,
 }
 
 struct ScopedFrame(Frame);
+
+/// The runs of one who writes on behalf of which a task runs.
+struct Inside(own::Running);
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Inside")
+    }
+}
 
 // SAFETY: the frame is private to this future and only touched through `&mut self` of its `poll`.
 unsafe impl Send for ScopedFrame {}
@@ -209,8 +219,11 @@ impl<F: Future> Future for ScopedFuture<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let Some((scoped, ambient)) = &mut this.frame else { return future.poll(context) };
+        let Some((scoped, ambient, Inside(running))) = &mut this.frame else {
+            return future.poll(context);
+        };
         let _ambient = ambient.enter_from_elsewhere();
+        let _inside = own::Inside::new(running);
         let _entered = FrameGuard::new(Some(&scoped.0));
         future.poll(context)
     }

@@ -1,15 +1,16 @@
 //! The order of reads while somebody writes: nobody is given the older state after the newer one was given out.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tidewire_memo::{Ambient, Graph, Memo, OrderedReads, Source, WriteGuard};
+use tidewire_memo::{Ambient, Error, Graph, Memo, OrderedReads, Source, WriteGuard, scope};
 
-use crate::support::{Gate, Wakes, now, poll, poll_with};
+use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
 /// A table, a memo of it that is in memory, and one that is not.
 struct World {
@@ -162,7 +163,7 @@ fn who_asked_before_he_began_to_write_does_not_wait_for_himself() {
         async move {
             let mut get = slow.get(key);
             let pending = std::future::poll_fn(|context| {
-                Poll::Ready(std::pin::Pin::new(&mut get).poll(context).is_pending())
+                Poll::Ready(Pin::new(&mut get).poll(context).is_pending())
             });
             assert!(pending.await);
             let guard = rows.write(&key);
@@ -657,4 +658,72 @@ fn a_watch_of_who_writes_does_not_wait_for_him() {
     let third = now(watch.next()).unwrap().unwrap();
     assert!(*third == 2 && third.version() != 0, "what is kept now");
     assert!(poll(&mut Box::pin(watch.next())).is_pending());
+}
+
+#[test]
+fn two_who_write_and_follow_reads_of_what_the_other_writes_do_not_wait_for_each_other() {
+    let world = World::new();
+    let rows = world.rows;
+    let begin = |number: u64, mine: u64, other: u64| {
+        let graph = world.graph.clone();
+        Box::pin(Ambient::new(number).scope(async move {
+            let reads = OrderedReads::new(&graph);
+            let guard = rows.write(&mine);
+            yield_once().await;
+            reads.follow(async move { rows.read(&other) }).await;
+            guard.finish();
+        }))
+    };
+    let (mut one, mut two) = (begin(1, 1, 2), begin(2, 2, 1));
+    assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
+    assert!(poll(&mut one).is_ready(), "it waits for the other");
+    assert!(poll(&mut two).is_ready());
+}
+
+#[test]
+fn who_waits_for_the_order_of_his_reads_and_begins_to_write_waits_no_longer() {
+    let world = World::new();
+    let (rows, other) = (world.rows, world.write());
+    let reads = OrderedReads::new(&world.graph);
+    let mut follow = Box::pin(reads.follow(async move { rows.read(&1) }));
+    assert!(poll(&mut follow).is_pending());
+    let own = rows.write(&2);
+    assert!(poll(&mut follow).is_ready());
+    own.finish();
+    other.finish();
+}
+
+type Tasks = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = Result<u64, Error>> + Send>>>>>;
+
+#[test]
+fn who_writes_and_asks_for_itself_in_a_task_is_told_of_the_cycle() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (tasks, cell) = (Tasks::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let (spawned, asked) = (tasks.clone(), cell.clone());
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (spawned, asked, wait) = (spawned.clone(), asked.clone(), wait.clone());
+        async move {
+            let asks = async move { asked.get().unwrap().get(key).await.map(|value| *value) };
+            spawned.lock().unwrap().push(Box::pin(scope(asks)));
+            wait.pass().await;
+            key
+        }
+    });
+    cell.set(memo).unwrap();
+    let guard = rows.write(&1);
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    let mut task = tasks.lock().unwrap().pop().unwrap();
+    let Poll::Ready(Err(error)) = poll(&mut task) else { panic!("a run without end") };
+    assert!(error.to_string().contains("memo(1) -> memo(1)"), "{error}");
+    // A task that is left over from a run is no part of it.
+    assert!(poll(&mut memo.get(2)).is_pending());
+    let mut left = tasks.lock().unwrap().pop().unwrap();
+    gate.open();
+    assert_eq!(*now(get).unwrap(), 1);
+    let Poll::Ready(Ok(2)) = poll(&mut left) else { panic!("its run is over") };
+    guard.finish();
 }
