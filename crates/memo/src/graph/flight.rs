@@ -19,8 +19,8 @@ use crate::store::slots::Id;
 #[derive(Clone, Copy)]
 pub(crate) struct Parent {
     pub(crate) node: Id,
-    /// The number of its attempt. What asks for an earlier one, a task that it left or a `get` that it gave
-    /// away, is nothing that the one that runs now waits for.
+    /// The number of its attempt. What asks for an earlier one, a task that it left or a `get` that
+    /// it gave away, is nothing that the one that runs now waits for.
     pub(crate) run: u64,
 }
 
