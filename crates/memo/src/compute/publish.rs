@@ -256,12 +256,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let edges = node.header.set_dependencies(&mut core.slots, edges);
         core.weigh_value(&self.inner.owner, &node.header, value_bytes);
         node.header.verified.set(core.tick);
-        // What was made of an evicted value is current still, and ends with the life that it had.
+        // What was made of an evicted value is current still, and ends no later than that would have.
         let anew = node.header.state() != GHOST;
         let alarm = match life {
             Some(life) => core.expiry.publish(self.id, life, anew),
             None => {
-                core.expiry.forget(self.id);
+                if anew {
+                    core.expiry.forget(self.id);
+                }
                 None
             }
         };

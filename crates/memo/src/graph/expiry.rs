@@ -69,11 +69,7 @@ impl Expiry {
     /// A value was published that may live for `life`, or, unless that begins anew, no longer than what was
     /// left of the last one. Returns whom to tell, outside the lock.
     pub(crate) fn publish(&mut self, id: Id, life: Duration, anew: bool) -> Option<Alarm> {
-        let known = self.deadlines.contains_key(&id);
-        if known && !anew {
-            return None;
-        }
-        let queued = if known { self.deadlines.remove(&id) } else { None };
+        let queued = if anew { self.deadlines.remove(&id) } else { None };
         if anew && !self.undated.is_empty() {
             self.undated.remove(&id);
         }

@@ -687,3 +687,61 @@ fn a_key_that_cannot_be_shown_is_reported_all_the_same() {
     (0..3).for_each(|second| _ = graph.advance(start + Duration::from_secs(second)));
     assert_eq!(*reports.lock().unwrap(), ["memo(its Debug panics)"]);
 }
+
+#[test]
+fn what_takes_the_place_of_an_evicted_value_ends_no_later_than_that_and_its_own_life() {
+    // What is there at first, what takes its place, and when the value made of the first ends.
+    let cases = [
+        ("error", "value", 1),
+        ("error", "timed", 1),
+        ("timed", "error", 1),
+        ("timed", "value", 60),
+        ("timed", "external", 5),
+        ("external", "value", 5),
+        ("value", "error", 1),
+        ("value", "external", 5),
+    ];
+    for (first, second, end) in cases {
+        for is_dated in [true, false] {
+            let (graph, start) = (Graph::new(), Instant::now());
+            let rows = Source::<u64>::new_in(&graph, "rows").external();
+            let kind = Arc::new(std::sync::Mutex::new(first));
+            let is = kind.clone();
+            let inner = Memo::new_in(&graph, "inner", move |key: u64| {
+                let kind = *is.lock().unwrap();
+                async move {
+                    if kind == "external" {
+                        rows.read(&key);
+                    }
+                    if kind == "error" { Err(std::fmt::Error) } else { Ok(kind) }
+                }
+            })
+            .error_ttl(SECOND);
+            let outer = Memo::infallible_in(&graph, "outer", move |key: u64| async move {
+                inner.get(key).await.map_or("error", |kind| *kind)
+            });
+            let make = |kind_now| {
+                *kind.lock().unwrap() = kind_now;
+                let memo = if kind_now == "timed" { inner.ttl(60 * SECOND) } else { inner };
+                drop(now(memo.get(1)));
+            };
+            if is_dated {
+                graph.advance(start);
+            }
+            make(first);
+            assert_eq!(*now(outer.get(1)).unwrap(), first);
+            assert!(inner.evict(&1));
+            make(second);
+            graph.advance(start);
+            let case = format!("{first}, {second}, dated: {is_dated}");
+            assert!(outer.cached(&1).is_some(), "{case}");
+            if end > 1 {
+                graph.advance(start + (end - 1) * SECOND);
+                assert!(outer.cached(&1).is_some(), "{case}");
+            }
+            graph.advance(start + end * SECOND);
+            assert!(outer.cached(&1).is_none(), "{case}");
+            assert!(inner.cached(&1).is_none(), "{case}");
+        }
+    }
+}
