@@ -4,20 +4,17 @@
 //! not in memory is computed for him alone, beside the graph, and never kept.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{self, Frame, FrameGuard};
 use crate::compute::inner::{Inner, RunningFuture};
+use crate::compute::own_runs::{self, Label};
 use crate::graph::validate::Taint;
-use crate::memory::sync;
 use crate::memory::wake::quietly;
 use crate::store::error::Error;
-use crate::store::key::{self, Key};
+use crate::store::key::Key;
 use crate::store::value::Outcome;
 
 /// A run for one caller.
@@ -27,33 +24,6 @@ pub(crate) struct Own<V: 'static> {
     label: Arc<Label>,
 }
 
-/// Memo and key of a run, to find one that asks for itself. Two memos may have one name, and two keys one
-/// text.
-pub(crate) struct Label {
-    /// The address of the memo.
-    memo: usize,
-    key: Box<dyn Any + Send + Sync>,
-    text: String,
-    /// What it left behind, a task or a `get`, does not run inside of it.
-    is_over: AtomicBool,
-}
-
-/// The runs that go on where something is asked, the outermost first.
-pub(crate) type Running = Vec<Arc<Label>>;
-
-impl Label {
-    fn new<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K) -> Self {
-        let text = format!("{}({})", memo.name(), key::text(key));
-        let (memo, key) = (std::ptr::from_ref(memo).addr(), Box::new(key.clone()));
-        Self { memo, key, text, is_over: AtomicBool::new(false) }
-    }
-
-    fn is<K: Key>(&self, other: &Self) -> bool {
-        let keys = || self.key.downcast_ref::<K>() == other.key.downcast_ref();
-        self.memo == other.memo && keys()
-    }
-}
-
 /// Begins a run, unless it would ask for itself or runs nest too deeply.
 pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
@@ -61,14 +31,14 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
 ) -> Result<Option<Own<V>>, Error> {
     // Also when nobody waits for it.
     capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
-    let label = Arc::new(Label::new(memo, key));
-    let mut outer = running();
-    if let Some(over) = outer.iter().rposition(|label| label.is_over.load(SeqCst)) {
+    let label = Arc::new(Label::new(std::ptr::from_ref(memo).addr(), memo.name(), key));
+    let mut outer = own_runs::running();
+    if let Some(over) = outer.iter().rposition(|label| label.is_over()) {
         outer.drain(..=over);
     }
     if let Some(at) = outer.iter().position(|other| other.is::<K>(&label)) {
         let names: Vec<_> =
-            outer[at..].iter().chain([&label]).map(|label| label.text.clone()).collect();
+            outer[at..].iter().chain([&label]).map(|label| label.text().to_owned()).collect();
         return Err(Error::cycle(&names));
     }
     if outer.len() >= DEPTH {
@@ -107,38 +77,16 @@ impl<V: Send + Sync + 'static> Own<V> {
     /// Runs user code of this run.
     fn inside<T>(&self, run: impl FnOnce() -> T) -> std::thread::Result<T> {
         let _entered = FrameGuard::new(Some(&self.frame));
-        RUNNING.with(|running| running.borrow_mut().push(self.label.clone()));
+        let inside = own_runs::begin(self.label.clone());
         let result = catch_unwind(AssertUnwindSafe(run));
-        let label = RUNNING.with(|running| running.borrow_mut().pop());
-        drop(label);
+        drop(inside);
         result
     }
 }
 
 impl<V> Drop for Own<V> {
     fn drop(&mut self) {
-        self.label.is_over.store(true, SeqCst);
-    }
-}
-
-/// The runs inside of which this thread polls.
-pub(crate) fn running() -> Running {
-    RUNNING.with(|running| running.borrow().clone())
-}
-
-/// Lets this thread poll what runs inside of others, until it is dropped.
-pub(crate) struct Inside<'a>(&'a mut Running);
-
-impl<'a> Inside<'a> {
-    pub(crate) fn new(running: &'a mut Running) -> Self {
-        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), running));
-        Self(running)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), self.0));
+        self.label.ends();
     }
 }
 
@@ -150,11 +98,6 @@ fn panicked<K: Key, V: Send + Sync + 'static>(
     let error = Error::panicked(memo.name(), &*payload);
     quietly(|| drop(payload));
     error
-}
-
-sync::thread_local! {
-    /// The runs that are being polled on this thread, the outermost first.
-    static RUNNING: RefCell<Running> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs within runs; what is deeper is computed as for anybody.

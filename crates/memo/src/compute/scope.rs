@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
-use crate::compute::own;
+use crate::compute::own_runs;
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::validate::{Record, Taint};
@@ -177,7 +177,7 @@ pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
         let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
-        (frame, Ambient::current(), Inside(own::running()))
+        (frame, Ambient::current(), Inside(own_runs::running()))
     });
     ScopedFuture { frame, future }
 }
@@ -192,7 +192,7 @@ pub struct ScopedFuture<F> {
 struct ScopedFrame(Frame);
 
 /// The runs of one who writes on behalf of which a task runs.
-struct Inside(own::Running);
+struct Inside(own_runs::Running);
 
 impl std::fmt::Debug for Inside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -223,7 +223,7 @@ impl<F: Future> Future for ScopedFuture<F> {
             return future.poll(context);
         };
         let _ambient = ambient.enter_from_elsewhere();
-        let _inside = own::Inside::new(running);
+        let _inside = own_runs::Inside::new(running);
         let _entered = FrameGuard::new(Some(&scoped.0));
         future.poll(context)
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{Ambient, Graph, Memo, OrderedReads, Source, WriteGuard};
 use tidewire_memo::{Ambient, Error, Graph, Memo, OrderedReads, Source, WriteGuard, scope};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
