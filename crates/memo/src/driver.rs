@@ -72,6 +72,10 @@ fn run(shared: &Shared, stop: &AtomicBool) {
         // tidy: allow-clock this optional thread is what drives the graph's time
         let now = Instant::now();
         let next = shared.advance(now);
+        if stop.load(SeqCst) {
+            // A report has dropped the last driver, or somebody waits: whoever ends does not sleep.
+            break;
+        }
         if !shared.sleep(next) {
             continue;
         }
@@ -85,12 +89,6 @@ fn run(shared: &Shared, stop: &AtomicBool) {
 impl Drop for DriverThread {
     fn drop(&mut self) {
         self.stop.store(true, SeqCst);
-        let known = self.shared.driver.lock();
-        // Another may have been started since the last driver went.
-        if known.strong_count() == 0 {
-            self.shared.set_alarm(None);
-        }
-        drop(known);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // A report may drop the last driver on the thread itself, which ends after it.
@@ -98,6 +96,12 @@ impl Drop for DriverThread {
                 // The thread runs no user code but what is caught, so it does not panic.
                 let _ = thread.join();
             }
+        }
+        let known = self.shared.driver.lock();
+        // Only now that the thread has ended, which might let the graph sleep once more. Another may
+        // have been started since the last driver went.
+        if known.strong_count() == 0 {
+            self.shared.set_alarm(None);
         }
     }
 }

@@ -73,10 +73,11 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// Tests use 1.0; production something like 0.001.
     #[must_use]
     pub fn verify(self, share: f64) -> Self {
-        let one_in = if share <= 0.0 { 0 } else { (1.0 / share).clamp(1.0, 4e9) as u32 };
-        self.inner.options.audit_one_in.store(one_in, Relaxed);
+        let all = 4_294_967_296.0;
+        let share = if share <= 0.0 { 0 } else { (share * all).clamp(1.0, all) as u64 };
+        self.inner.options.audit_share.store(share, Relaxed);
         let mut core = self.inner.shared().core.lock();
-        self.inner.set_probe(&mut core, PROBE_AUDIT, one_in != 0);
+        self.inner.set_probe(&mut core, PROBE_AUDIT, share != 0);
         self
     }
 }

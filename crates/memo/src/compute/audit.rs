@@ -41,12 +41,11 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
     key: &K,
     value: &CachedValue<V>,
 ) {
-    let one_in = memo.options.audit_one_in();
     let turn = TURN.with(|turn| {
-        turn.set(turn.get().wrapping_add(1));
+        turn.set(turn.get().wrapping_add(STEP));
         turn.get()
     });
-    let due = one_in != 0 && turn.is_multiple_of(one_in) && !audits::is_polled();
+    let due = u64::from(turn) < memo.options.audit_share() && !audits::is_polled();
     let Some(equal) = memo.equal.filter(|_| due) else { return };
     quietly(|| {
         let audit = beside(audit(memo, key.clone(), value.clone(), equal));
@@ -145,6 +144,12 @@ fn dependencies<K: Key, V: Send + Sync + 'static>(
     nodes.into_iter().map(name).collect()
 }
 
+/// From one turn to the next: 2^32 by the golden ratio. So the turns of each memo are spread evenly
+/// over the numbers, also when several are asked in turn.
+const STEP: u32 = 0x9E37_79B9;
+/// Before the first turn.
+const FIRST: u32 = STEP / 2;
+
 sync::thread_local! {
-    static TURN: Cell<u32> = const { Cell::new(0) };
+    static TURN: Cell<u32> = const { Cell::new(FIRST) };
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// Options of a memo; written while it is set up, read by publishes.
@@ -13,8 +13,8 @@ pub(crate) struct Options<V> {
     pub(crate) weigh: OnceLock<Box<Weigh<V>>>,
     pub(crate) fingerprint: OnceLock<Box<Fingerprint<V>>>,
     pub(crate) strict: AtomicBool,
-    /// One in this many hits is audited; 0 for none.
-    pub(crate) audit_one_in: AtomicU32,
+    /// The share of hits that is audited, of 2^32.
+    pub(crate) audit_share: AtomicU64,
 }
 
 type Weigh<V> = dyn Fn(&V) -> usize + Send + Sync;
@@ -28,7 +28,7 @@ impl<V> Options<V> {
             weigh: OnceLock::new(),
             fingerprint: OnceLock::new(),
             strict: AtomicBool::new(false),
-            audit_one_in: AtomicU32::new(0),
+            audit_share: AtomicU64::new(0),
         }
     }
 
@@ -52,8 +52,8 @@ impl<V> Options<V> {
         self.strict.load(Relaxed)
     }
 
-    pub(crate) fn audit_one_in(&self) -> u32 {
-        self.audit_one_in.load(Relaxed)
+    pub(crate) fn audit_share(&self) -> u64 {
+        self.audit_share.load(Relaxed)
     }
 }
 

@@ -745,3 +745,35 @@ fn what_takes_the_place_of_an_evicted_value_ends_no_later_than_that_and_its_own_
         }
     }
 }
+
+#[cfg(feature = "driver")]
+#[test]
+fn a_driver_that_ends_leaves_the_graph_awake() {
+    struct Ends(std::sync::mpsc::Sender<()>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+    thread_local! {
+        static ENDS: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) };
+    }
+    let graph = Graph::new();
+    let driver = Arc::new(std::sync::Mutex::new(None));
+    let (dropped, (ends, ended)) = (driver.clone(), std::sync::mpsc::channel());
+    graph.on_stuck(Duration::from_millis(1), move |_| {
+        // The thread that drives is this one.
+        ENDS.set(Some(Ends(ends.clone())));
+        drop(dropped.lock().unwrap().take());
+    });
+    let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
+    let mut get = slow.get(1);
+    assert!(poll(&mut get).is_pending());
+    *driver.lock().unwrap() = Some(graph.drive().unwrap());
+    ended.recv().unwrap();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(SECOND);
+    now(memo.get(1)).unwrap();
+    assert!(memo.lifetime(&1).is_some(), "it counts from the last time that was told");
+    graph.advance(Instant::now() + 1000 * SECOND);
+    assert!(memo.cached(&1).is_none());
+}

@@ -386,3 +386,32 @@ fn runs_of_verify_that_wait_do_not_keep_a_caller_from_being_woken() {
     gate.lock().unwrap().open();
     assert!(wakes.count() > 0, "it can go on, and is the only one who will");
 }
+
+#[test]
+fn memos_that_are_asked_in_turn_are_each_verified_for_their_share() {
+    for share in [0.001, 0.1, 0.4, 0.5, 0.6, 0.75] {
+        for memos in 1..5 {
+            let graph = Graph::new();
+            let runs = Arc::new(Mutex::new(vec![0_u32; memos]));
+            let asked: Vec<_> = (0..memos)
+                .map(|number| {
+                    let runs = runs.clone();
+                    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+                        runs.lock().unwrap()[number] += 1;
+                        async move { key }
+                    });
+                    memo.verify(share)
+                })
+                .collect();
+            for _ in 0..2001 {
+                asked.iter().for_each(|memo| _ = now(memo.get(1)).unwrap());
+            }
+            for runs in runs.lock().unwrap().iter() {
+                let verified = f64::from(runs - 1);
+                let expected = 2000.0 * share;
+                let case = format!("{share} of each of {memos}: {verified}");
+                assert!((verified - expected).abs() <= 5.0 && verified > 0.0, "{case}");
+            }
+        }
+    }
+}
