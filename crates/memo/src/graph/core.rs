@@ -21,7 +21,6 @@ use crate::graph::order::Writes;
 use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
 use crate::graph::subscriptions::Watchers;
-use crate::memory::wake::quietly;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
 
@@ -221,9 +220,8 @@ impl Core {
     #[cold]
     fn note_slow(&mut self, kind: EventKind, node: &Header, cause: Option<Cause>) {
         let owner = self.owner(node);
-        let mut key = "a key whose Debug panics".to_owned();
         // SAFETY: the node belongs to this owner, so it has the type its function table expects.
-        quietly(|| key = unsafe { (owner.functions.label)(self.whole(node)) });
+        let key = unsafe { (owner.functions.label)(self.whole(node)) };
         let (tick, tag) = (self.tick, ambient::tag());
         if let Some(log) = &mut self.log {
             let event = Event { kind, memo: owner.name.clone(), key, tick, tag, cause };

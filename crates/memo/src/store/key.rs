@@ -18,5 +18,5 @@ impl<T: Hash + Eq + Clone + Debug + Send + Sync + 'static> Key for T {}
 pub(crate) fn text(key: &impl Debug) -> String {
     let mut text = None;
     quietly(|| text = Some(format!("{key:?}")));
-    text.unwrap_or_else(|| "its Debug panics".to_owned())
+    text.unwrap_or_else(|| "a key whose Debug panics".to_owned())
 }

@@ -685,7 +685,7 @@ fn a_key_that_cannot_be_shown_is_reported_all_the_same() {
     assert!(poll(&mut waits).is_pending());
     let start = Instant::now();
     (0..3).for_each(|second| _ = graph.advance(start + Duration::from_secs(second)));
-    assert_eq!(*reports.lock().unwrap(), ["memo(its Debug panics)"]);
+    assert_eq!(*reports.lock().unwrap(), ["memo(a key whose Debug panics)"]);
 }
 
 #[test]
