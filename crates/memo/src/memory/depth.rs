@@ -96,35 +96,28 @@ pub(crate) fn yielding(wake: impl FnOnce()) {
 /// outermost one on this thread has done so.
 pub(crate) fn drop_nested(drop: impl FnOnce() + 'static) {
     let depth = DROPS.with(Cell::get);
-    if depth >= LIMIT
-        && let Ok(()) = DROPPED.try_with(|_| ())
-    {
+    if depth >= LIMIT && DROPPED.try_with(|_| ()).is_ok() {
         return DROPPED.with(|queue| queue.borrow_mut().push(Box::new(drop)));
     }
-    let level = DropLevel::enter(depth);
+    DROPS.with(|drops| drops.set(depth + 1));
+    let _level = DropLevel { is_outermost: depth == 0 };
     drop();
-    if depth == 0 {
-        // A thread that is ending has no queue any more, and nothing in it.
-        let next = || DROPPED.try_with(|queue| queue.borrow_mut().pop()).ok().flatten();
-        while let Some(drop) = next() {
-            quietly(drop);
-        }
-    }
-    std::mem::drop(level);
 }
 
-/// One level of dropping; levels nest.
-struct DropLevel;
-
-impl DropLevel {
-    fn enter(depth: u32) -> Self {
-        DROPS.with(|drops| drops.set(depth + 1));
-        Self
-    }
+/// One level of dropping; levels nest. The outermost one drops what was queued, also after a panic.
+struct DropLevel {
+    is_outermost: bool,
 }
 
 impl Drop for DropLevel {
     fn drop(&mut self) {
+        if self.is_outermost {
+            // A thread that is ending has no queue any more, and nothing in it.
+            let next = || DROPPED.try_with(|queue| queue.borrow_mut().pop()).ok().flatten();
+            while let Some(drop) = next() {
+                quietly(drop);
+            }
+        }
         DROPS.with(|drops| drops.set(drops.get() - 1));
     }
 }

@@ -29,7 +29,7 @@ struct Functions<T> {
 unsafe impl<T> Send for RunningFuture<T> {}
 
 impl<T> RunningFuture<T> {
-    /// Moves a future to its place. What comes out is conversion.
+    /// Moves a future to its place. What comes out is converted.
     #[inline]
     pub(crate) fn new<F, C>(future: F, convert: C) -> Self
     where

@@ -43,7 +43,7 @@ pub(super) fn case(args: &RunArgs, schema: Option<Schema>) -> Result<Case, Error
         reuse: if args.new_connections { Reuse::NewPerRequest } else { Reuse::KeepAlive },
         threads: args.threads.min(connections),
         warm_up: args.warm_up,
-        duration: duration(args),
+        duration: Length::of(args).planned,
         requests: args.requests,
         timeout: args.timeout,
     };
@@ -77,26 +77,37 @@ fn tls(args: &RunArgs, target: &Target, transport: Transport) -> Result<Option<T
 /// How long a load lasts that says nothing of its end.
 const LENGTH: Duration = Duration::from_secs(10);
 
-/// The length of the measured part; without one, the number of requests ends it.
-fn duration(args: &RunArgs) -> Option<Duration> {
-    let Some(requests) = args.requests.filter(|_| args.duration.is_none()) else {
-        return args.duration.or(Some(LENGTH));
-    };
-    let rate = match (args.rate, args.rate_per_connection) {
-        (Some(rate), _) if rate.from == rate.to => rate.from,
-        (None, Some(rate)) => rate * args.connections as f64,
-        (None, None) if args.steps.is_empty() && args.ramp.is_none() => return None,
-        _ => return Some(LENGTH),
-    };
-    let all = Duration::try_from_secs_f64(requests as f64 / rate).unwrap_or(LENGTH);
-    Some(all.saturating_sub(args.warm_up).max(Duration::from_millis(1)))
+/// How long the measured part lasts.
+#[derive(Debug, PartialEq)]
+struct Length {
+    /// As planned; without one, the number of requests ends it.
+    planned: Option<Duration>,
+    /// Of the schedule. Where the number of requests ends it, that has more: gaps may be random.
+    scheduled: Duration,
+}
+
+impl Length {
+    fn of(args: &RunArgs) -> Self {
+        let fixed = |length| Self { planned: Some(length), scheduled: length };
+        let Some(requests) = args.requests.filter(|_| args.duration.is_none()) else {
+            return fixed(args.duration.unwrap_or(LENGTH));
+        };
+        let rate = match (args.rate, args.rate_per_connection) {
+            (Some(rate), _) if rate.from == rate.to => rate.from,
+            (None, Some(rate)) => rate * args.connections as f64,
+            (None, None) if args.steps.is_empty() && args.ramp.is_none() => {
+                return Self { planned: None, scheduled: Duration::ZERO };
+            }
+            _ => return fixed(LENGTH),
+        };
+        let all = Duration::try_from_secs_f64(requests as f64 / rate).unwrap_or(LENGTH);
+        let planned = all.saturating_sub(args.warm_up).max(Duration::from_millis(1));
+        Self { planned: Some(planned), scheduled: planned.saturating_mul(2) }
+    }
 }
 
 fn model(args: &RunArgs) -> Result<Model, Error> {
-    let length = duration(args).unwrap_or_default().as_secs_f64();
-    // Where the number of requests ends it, the schedule has more than those: gaps may be random.
-    let length =
-        if args.duration.is_none() && args.requests.is_some() { 2.0 * length } else { length };
+    let length = Length::of(args).scheduled.as_secs_f64();
     let segments = match args.rate {
         Some(rate) => vec![Segment { from: rate.from, to: rate.to, seconds: length }],
         None if args.rate_per_connection.is_some() => {
@@ -305,4 +316,42 @@ fn split_header(argument: &str, text: &str) -> Result<(String, String), Error> {
 
 fn template(argument: &str, text: &str, names: &Names) -> Result<Template, Error> {
     Template::parse(text, names).map_err(|what| Error::usage(format!("{argument}: {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn a_load_ends_by_its_duration_its_requests_or_after_ten_seconds() {
+        for (line, planned, scheduled) in [
+            ("", Some(10), 10),
+            ("-z 3s -n 9", Some(3), 3),
+            ("-n 9", None, 0),
+            ("-n 900 --rate 10", Some(90), 180),
+            ("-n 900 --rate 10 --warm-up 5s", Some(85), 170),
+            ("-n 900 --rate-per-connection 5 -c 2", Some(90), 180),
+            // Where the rate changes, the length says how fast.
+            ("-n 900 --rate 1..10", Some(10), 10),
+            ("-n 900 --steps 1,10", Some(10), 10),
+            ("-n 900 --ramp 1..10", Some(10), 10),
+        ] {
+            let words = ["run", "http://127.0.0.1/"].into_iter().chain(line.split_whitespace());
+            let length = Length::of(&Line::parse_from(words).run);
+            let planned = planned.map(Duration::from_secs);
+            assert_eq!(
+                length,
+                Length { planned, scheduled: Duration::from_secs(scheduled) },
+                "{line}"
+            );
+        }
+    }
 }
