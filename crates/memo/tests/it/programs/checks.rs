@@ -217,7 +217,7 @@ pub(super) fn quiet(world: &Arc<World>, phase: usize) {
         .filter(|(_, runs)| **runs > 0)
         .map(|(node, _)| *node)
         .collect();
-    if !running.is_empty() && !leaks(&world.program) {
+    if !running.is_empty() && !leaks(&world.program) && !verifies_for_ever(&world.program) {
         world.fail("a run is left", format!("phase {phase}: {running:?}"));
     }
     eyes(world, phase);
@@ -244,6 +244,12 @@ pub(super) fn quiet(world: &Arc<World>, phase: usize) {
 pub(super) fn leaks(program: &Program) -> bool {
     let is_it = |hook: &Hook| hook.place == Place::KeyDrop && matches!(hook.action, Action::Panic);
     program.hooks.iter().any(is_it)
+}
+
+/// A run beside a hit that changes what a watch is made of makes the watch ask again, which may be the next
+/// hit (seed 1700059459).
+fn verifies_for_ever(program: &Program) -> bool {
+    program.verifies() && program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }))
 }
 
 /// A watch or subscription that is silent has the latest.
