@@ -514,6 +514,7 @@ impl<K: Key> FunctionsOf<K> {
         unlink: Self::unlink,
         drop_value: |_| false,
         label: Self::label,
+        change: Self::change,
         probe: |_, _, _| (),
         close: Self::close,
         free: Self::free,
@@ -527,6 +528,18 @@ impl<K: Key> FunctionsOf<K> {
         match unsafe { &(*node.cast::<Node<K>>()).key } {
             Point::Key(key) => key::text(key),
             Point::Interval(interval) => key::text(interval),
+        }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn change(owner: &'static Owner, node: *const Header) -> Option<Box<dyn Mark>> {
+        // SAFETY: as in `unlink`.
+        let inner = unsafe { &*owner.typed.get().cast::<Inner<K>>() };
+        // SAFETY: a whole node of this owner, alive because the caller is pinned.
+        match unsafe { &(*node.cast::<Node<K>>()).key } {
+            Point::Key(key) => Some(Box::new(Source { inner }.mark(key))),
+            Point::Interval(_) => None,
         }
     }
 

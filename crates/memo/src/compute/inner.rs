@@ -296,6 +296,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         unlink: Self::unlink,
         drop_value: Self::drop_value,
         label: Self::label,
+        change: |_, _| None,
         close: Self::close,
         free: Self::free,
         abort: Self::abort,

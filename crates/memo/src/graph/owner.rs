@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::graph::Shared;
+use crate::graph::cascade::Mark;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::flight::WorkHead;
@@ -32,7 +33,7 @@ pub(crate) struct Owner {
     probe: AtomicU32,
 }
 
-/// What the erased graph asks of the typed part; all but `refresh` run under the graph lock.
+/// What the erased graph asks of the typed part; all but `refresh`, `change` and `close` run under the graph lock.
 ///
 /// Each takes a pointer to a node of this owner as the slots hold it: good for the whole node.
 pub(crate) struct Functions {
@@ -44,6 +45,9 @@ pub(crate) struct Functions {
     pub(crate) drop_value: unsafe fn(*const Header) -> bool,
     /// The key, rendered.
     pub(crate) label: unsafe fn(*const Header) -> String,
+    /// A change of the key of a source that the node stands for; `None` for an interval or a value. Pinned, and
+    /// not under the lock: it clones the key.
+    pub(crate) change: unsafe fn(&'static Owner, *const Header) -> Option<Box<dyn Mark>>,
     /// Drops the function, so that nothing starts any more. Not under the lock.
     pub(crate) close: unsafe fn(&'static Owner),
     /// Gives back what the owner keeps by key, when no node of it is left.

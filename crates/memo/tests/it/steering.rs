@@ -118,3 +118,19 @@ fn a_source_entry_that_is_invalidated_counts_as_changed_for_what_had_loaded_befo
         assert_eq!(*block_on(row.get(true)).unwrap(), 2, "ranges: {ranges}");
     }
 }
+
+#[test]
+fn a_key_of_a_source_that_is_invalidated_has_changed_for_those_who_read_an_interval_around_it() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let row = Memo::infallible_in(&graph, "row", move |id: u32| async move { rows.read(&id) });
+    let page = Memo::infallible_in(&graph, "page", move |()| async move { rows.range(0..9_u32) });
+    let far = Memo::infallible_in(&graph, "far", move |()| async move { rows.range(9..20_u32) });
+    block_on(row.get(7)).unwrap();
+    let key = graph.entries("rows", 0, 1).entries[0].id;
+    block_on(async { (page.get(()).await.unwrap(), far.get(()).await.unwrap()) });
+    assert_eq!(graph.invalidate(key), Some(2), "the row and the page");
+    let is_cached =
+        (row.cached(&7).is_some(), page.cached(&()).is_some(), far.cached(&()).is_some());
+    assert_eq!(is_cached, (false, false, true));
+}
