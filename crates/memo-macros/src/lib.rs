@@ -5,6 +5,7 @@
 //! everything that runs is in `tidewire_memo::Methods`.
 
 use proc_macro::TokenStream;
+use proc_macro2::Span;
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -92,17 +93,27 @@ fn expand(options: &Options, mut method: ImplItemFn) -> syn::Result<proc_macro2:
     let (option_names, option_values): (Vec<_>, Vec<_>) =
         options.0.iter().map(|(name, value)| (name, value)).unzip();
     let value = quote!(<#output as ::tidewire_memo::MethodOutput>::Value);
+    // Names of ours that no argument's can be.
+    let [memo, this, key] =
+        ["memo", "this", "key"].map(|name| Ident::new(name, Span::mixed_site()));
+    let method_name = format_ident!("__METHOD_{name}");
     let memoized = quote! {
         #(#attributes)*
         #visibility fn #name(#receiver, #(#names: #types),*)
             -> ::tidewire_memo::Get<(#(#types,)*), #value>
         {
-            static METHOD: ::tidewire_memo::Method = ::tidewire_memo::Method::new(#text);
-            let memo = self.memos.memo(&METHOD, self, |this: ::std::sync::Arc<Self>, key: (#(#types,)*)| {
-                let (#(#names,)*) = key;
-                async move { Self::#inner(&this, #(#names),*).await }
-            }, |memo| memo #(.#option_names(#option_values))*);
-            memo.get((#(#names,)*))
+            #[allow(non_upper_case_globals)]
+            static #method_name: ::tidewire_memo::Method = ::tidewire_memo::Method::new(#text);
+            let #memo = self.memos.memo(
+                &#method_name,
+                self,
+                |#this: ::std::sync::Arc<Self>, #key: (#(#types,)*)| {
+                    let (#(#names,)*) = #key;
+                    async move { Self::#inner(&#this, #(#names),*).await }
+                },
+                |#memo| #memo #(.#option_names(#option_values))*,
+            );
+            #memo.get((#(#names,)*))
         }
     };
     method.attrs.retain(|attribute| !attribute.path().is_ident("doc"));

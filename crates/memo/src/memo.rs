@@ -122,7 +122,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         Self::build(graph, name, None, fallible(function))
     }
 
-    fn build(
+    pub(crate) fn build(
         graph: &Graph,
         name: &str,
         equal: Option<fn(&V, &V) -> bool>,

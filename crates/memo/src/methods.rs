@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::graph::Graph;
 use crate::memo::Memo;
+use crate::memory::running::RunningFuture;
 use crate::store::error::{BoxError, Error};
 use crate::store::key::Key;
 
@@ -124,9 +125,9 @@ impl Methods {
             let place = &self.memos[(first + step) % PER_OBJECT];
             let kept = place.get_or_init(|| {
                 let this = Arc::downgrade(this);
-                let memo = Memo::new_in(&self.graph, method.name, move |key| {
-                    call(&this, function, key, method.name)
-                });
+                let call = move |key| call(&this, function, key, method.name);
+                let function = move |key| RunningFuture::new(call(key), |result| result);
+                let memo = Memo::build(&self.graph, method.name, Some(V::eq), Box::new(function));
                 Box::new(StoredMemo { method, memo: options(memo) })
             });
             let kept = kept.as_any().downcast_ref::<StoredMemo<K, V>>();
@@ -143,7 +144,7 @@ fn call<T, K, V, E, R>(
     function: fn(Arc<T>, K) -> R,
     key: K,
     name: &'static str,
-) -> impl Future<Output = Result<V, BoxError>> + Send + use<T, K, V, E, R>
+) -> impl Future<Output = Result<V, Error>> + Send + use<T, K, V, E, R>
 where
     T: Send + Sync + 'static,
     E: Into<BoxError>,
@@ -152,8 +153,8 @@ where
     let running = this.upgrade().map(|this| function(this, key));
     async move {
         match running {
-            Some(running) => running.await.map_err(Into::into),
-            None => Err(Error::closed(name).into()),
+            Some(running) => running.await.map_err(|error| Error::failed(error.into())),
+            None => Err(Error::closed(name)),
         }
     }
 }

@@ -338,9 +338,15 @@ fn a_panic_of_what_the_holder_of_a_write_asks_for_is_over_when_it_was_answered()
     write.finish();
 }
 
-/// A key whose comparison panics when it is asked for so often.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A key whose comparison panics when it is asked for so often. One a thousand further has the same hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Fragile(u64);
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.0 % 1000).hash(hasher);
+    }
+}
 
 thread_local! {
     /// Comparisons until one panics; 0 for none.
@@ -462,21 +468,13 @@ fn a_write_of_a_key_that_panics_holds_every_key() {
 }
 
 #[test]
-fn a_change_of_a_row_alone_is_none_of_an_interval_that_a_panic_has_hidden() {
+fn a_change_is_none_of_an_interval_that_a_panic_has_hidden_for_a_key_that_shares_its_place() {
     for key in [4, 13, 22, 31] {
         let tick = Cell::new(0);
-        // An operator takes the row alone for changed, and another row changes.
-        let what = |graph: &Graph, rows: Source<Fragile>| {
-            let row = Memo::infallible_in(graph, "row", move |key: u64| async move {
-                rows.read(&Fragile(key));
-            });
-            now(row.get(key)).unwrap();
+        // What is known of the one, which nobody has read, is what is known of the other.
+        let what = |_: &Graph, rows: Source<Fragile>| {
             tick.set(rows.tick());
-            let text = format!("Fragile({key})");
-            let entries = graph.entries("rows", 0, 100).entries;
-            let entry = entries.iter().find(|entry| entry.key == text).unwrap();
-            graph.invalidate(entry.id).unwrap();
-            rows.changed(&Fragile(1000));
+            rows.changed(&Fragile(1000 + key));
         };
         for pages in 2..40 {
             for broken in (1..).map_while(|at| Broken::after(pages, at, &what)) {
