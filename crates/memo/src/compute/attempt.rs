@@ -419,7 +419,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// for the others, and there is at most one more round of them, the function runs again.
     #[cold]
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
-        let lenient = candidate.is_hopeless() || self.serves_early(attempt);
+        let lenient = self.serves_early(attempt, &candidate);
         let mut deferred = DeferredDrops::default();
         {
             let mut core = self.shared().core.lock();
@@ -449,8 +449,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         Next::Again
     }
 
-    fn serves_early(&self, attempt: &Attempt<V>) -> bool {
-        !self.inner.options.is_strict() || attempt.rejections >= STRICT_LIMIT
+    fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {
+        let is_strict = self.inner.options.is_strict() && attempt.rejections < STRICT_LIMIT;
+        !(is_strict && candidate.is_mixed())
     }
 
     /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
@@ -460,7 +461,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !(candidate.is_hopeless() || self.serves_early(attempt)) {
+        if !self.serves_early(attempt, candidate) {
             return;
         }
         let early = Early {

@@ -44,6 +44,8 @@ pub(crate) struct Candidate<V> {
     /// Bytes of the value on the heap.
     heap_bytes: usize,
     pub(crate) taint: Taint,
+    /// Something that it was made of has changed meanwhile, or may have; known of what is not kept anyway.
+    is_mixed: bool,
 }
 
 impl<V> Candidate<V> {
@@ -55,6 +57,11 @@ impl<V> Candidate<V> {
     /// Whether running again would end like this.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.taint.has(Taint::UNTRACKED.or(Taint::ANNOUNCES))
+    }
+
+    /// Whether it may show states before and after a change that running again would show one side of.
+    pub(crate) fn is_mixed(&self) -> bool {
+        !self.is_hopeless() || self.is_mixed && !self.taint.has(Taint::ANNOUNCES)
     }
 }
 
@@ -87,7 +94,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
             heap_bytes = options.heap_bytes(new);
         }
-        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint: Taint::default() })
+        let taint = Taint::default();
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint, is_mixed: false })
     }
 
     /// Whether this is a value equal to the one that the node has; `None` when finished.
@@ -153,6 +161,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             let validity = validate(&self.shared().core.lock(), records, start_tick);
             if !matches!(validity, Validity::Valid) {
                 candidate.taint = candidate.taint.or(Taint::OUTDATED);
+                candidate.is_mixed = true;
             }
             return Verdict::Rejected(candidate);
         }

@@ -50,6 +50,33 @@ fn a_strict_memo_that_reads_another_graph_runs_once() {
 }
 
 #[test]
+fn a_strict_memo_gives_nobody_what_is_made_of_two_states_also_when_it_is_not_kept_anyway() {
+    let (graph, other) = (Graph::new(), Graph::new());
+    let (rows, foreign) =
+        (Source::<u64>::new_in(&graph, "rows"), Source::<u64>::new_in(&other, "foreign"));
+    let data = Arc::new(AtomicU64::new(1));
+    let gate = Gate::default();
+    let (load, wait) = (data.clone(), gate.clone());
+    let pair = Memo::infallible_in(&graph, "pair", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            foreign.read(&key);
+            rows.read(&key);
+            let before = load.load(SeqCst);
+            wait.pass().await;
+            (before, load.load(SeqCst))
+        }
+    })
+    .strict();
+    let mut get = pair.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), (2, 2));
+}
+
+#[test]
 fn strict_memos_above_a_function_that_changes_what_it_reads_run_once_for_each_call() {
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");
