@@ -231,7 +231,8 @@ impl Core {
             return !in_use && self.evict_source(owner, node, deferred);
         }
         let needed = node.is_watched()
-            || matches!(state, FRESH | GHOST) && (in_use || self.has_live_dependants(node));
+            || matches!(state, FRESH | GHOST) && (in_use || self.has_live_dependants(node))
+            || self.may_prove_equal(node);
         if !needed || injected(Fault::NoGhost) {
             self.note(EventKind::Evicted, node);
             self.remove(owner, node, deferred);
@@ -257,6 +258,17 @@ impl Core {
         };
         self.ledger.queue_ghost(node.id, is_ghost);
         true
+    }
+
+    /// Whether what is suspect may be found unchanged by the hash of this node's value. Whoever depends on a
+    /// node that is suspect itself is in no list any more.
+    fn may_prove_equal(&self, node: &Header) -> bool {
+        let waits = match node.state() {
+            SUSPECT => true,
+            FRESH | GHOST => node.dependants(&self.slots).len() > 0,
+            _ => false,
+        };
+        waits && self.ledger.remembers() && self.ledger.fingerprint(node.id).is_some()
     }
 
     /// A source node that nobody needs goes; its key is "absent" since its last change.

@@ -103,6 +103,31 @@ fn what_was_made_of_an_evicted_value_is_made_once_more_unless_a_hash_proves_that
 }
 
 #[test]
+fn a_hash_proves_that_a_value_came_out_equal_also_where_it_or_what_is_above_was_suspect_when_it_went()
+ {
+    for is_suspect in [false, true] {
+        let graph = Graph::new();
+        let rows = Source::new_in(&graph, "rows");
+        let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+            rows.read(&key);
+            key
+        })
+        .fingerprint(|value| *value);
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap() + *leaf.get(100).await.unwrap()
+        });
+        now(above.get(1)).unwrap();
+        rows.changed(if is_suspect { &1 } else { &100 });
+        assert!(leaf.evict(&1));
+        let runs = graph.stats().started;
+        now(above.get(1)).unwrap();
+        assert_eq!(graph.stats().started, runs + 1, "one leaf alone");
+        graph.set_budget(0);
+        assert_eq!(graph.stats().nodes, 0);
+    }
+}
+
+#[test]
 fn a_value_computed_anew_between_a_change_and_its_announcement_hides_it_from_nobody() {
     for case in 0..8 {
         let (remembered, evicted, verified) = (case & 1 > 0, case & 2 > 0, case & 4 > 0);
