@@ -77,8 +77,8 @@ impl NotifySet {
     }
 
     /// The numbers of values that became suspect since they were added or last taken, each once and in
-    /// ascending order. As with [`Notify`](crate::Notify), nothing more comes of one until it was brought up to
-    /// date. A value that was dropped after its notification is still there: who has its number next asks it
+    /// ascending order. As with [`Notify`](crate::Notify), nothing more comes of one until somebody has asked
+    /// for it again. A value that was dropped after its notification is still there: who has its number next asks it
     /// [`is_current`](Member::is_current).
     pub fn take(&self, numbers: &mut Vec<u32>) {
         self.inbox.take_numbers(numbers);

@@ -23,6 +23,7 @@ use crate::compute::inner::Node;
 use crate::compute::scope::ClosingReads;
 use crate::compute::work::Work;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::expiry::Alarm;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
@@ -174,6 +175,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
         }
         let edges = Edges::exact(records.iter().map(|record| record.id));
+        let mut told = RARE.then(DeferredDrops::default);
         let mut core = self.shared().core.lock();
         if self.head.is_finished() {
             drop(core);
@@ -214,6 +216,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if !is_large {
             header.set_external(false);
             register(&mut core, header, edges.iter());
+        }
+        if let Some(told) = told.as_mut().filter(|_| self.board.lock().early.is_some()) {
+            // Whoever was given this early has no version of it.
+            core.notify_watchers(header, told);
         }
         self.show(core, candidate, edges, life, closing.map(|closing| (closing, start_tick)));
         Verdict::Settled

@@ -14,7 +14,7 @@ use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::{Graph, Shared};
 use crate::memory::fault::{Fault, injected};
-use crate::store::node::{DIRTY, EMPTY, Header};
+use crate::store::node::{DIRTY, EMPTY, FRESH, GHOST, Header};
 use crate::store::slots::Id;
 
 /// Deadlines of a graph.
@@ -259,8 +259,14 @@ impl Core {
             flight.rejected.set(true);
         }
         self.expiry.forget(node.id);
-        if node.state() != EMPTY {
-            walk.mark(self, node, DIRTY);
+        match node.state() {
+            EMPTY => {}
+            FRESH | GHOST => walk.mark(self, node, DIRTY),
+            // Whoever watches it was told.
+            _ => {
+                node.set_state(DIRTY);
+                walk.mark_dependants(self, node);
+            }
         }
     }
 }

@@ -196,3 +196,61 @@ fn an_early_answer_rings_also_when_nobody_waits_for_the_end() {
     assert_eq!(now(get).unwrap().version(), 0);
     assert_eq!(notify.next().now_or_never(), Some(Some(())), "what was served may be stale");
 }
+
+#[test]
+fn who_is_given_a_value_early_is_notified_also_when_that_very_value_is_published_after_all() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let (first, second) = (Gate::default(), Gate::default());
+    let (first_wait, second_wait) = (first.clone(), second.clone());
+    let runs = Arc::new(AtomicU64::new(0));
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let (runs, wait) = (runs.clone(), second_wait.clone());
+        async move {
+            rows.read(&key);
+            if runs.fetch_add(1, SeqCst) > 0 {
+                wait.pass().await;
+            }
+            7
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let wait = first_wait.clone();
+        async move {
+            let value = *leaf.get(key).await.unwrap();
+            wait.pass().await;
+            value
+        }
+    });
+    let mut notify = above.notify(1);
+    let mut early = above.get(1);
+    assert!(poll(&mut early).is_pending());
+    rows.changed(&1);
+    let mut late = above.get(1);
+    assert!(poll(&mut late).is_pending());
+    first.open();
+    let early = now(early).unwrap();
+    assert_eq!((*early, early.version()), (7, 0), "what it is made of is looked at still");
+    second.open();
+    assert_ne!(now(late).unwrap().version(), 0);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())));
+    assert!(notify.next().now_or_never().is_none());
+}
+
+#[test]
+fn what_is_stale_already_and_is_invalidated_is_not_told_again_until_somebody_has_asked_for_it() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move { rows.read(&key) });
+    now(memo.get(1)).unwrap();
+    let mut notify = memo.notify(1);
+    rows.changed(&1);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())));
+    for _ in 0..2 {
+        memo.invalidate(&1);
+        assert!(notify.next().now_or_never().is_none());
+    }
+    now(memo.get(1)).unwrap();
+    memo.invalidate(&1);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())));
+}
