@@ -94,10 +94,10 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         if !self.shared().is_writing(capture::asker()) {
             return None;
         }
-        match own::begin(self, key) {
-            Ok(own) => own.map(|own| DirectAnswer::Own(Box::new(own))),
-            Err(error) => Some(DirectAnswer::Refused(error)),
-        }
+        Some(match own::begin(self, key) {
+            Ok(own) => DirectAnswer::Own(Box::new(own)),
+            Err(error) => DirectAnswer::Refused(error),
+        })
     }
 }
 

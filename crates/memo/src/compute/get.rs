@@ -192,7 +192,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 let Long::Joined(joined) = *long else { unreachable!("it was a moment ago") };
                 (Self::Over, Poll::Ready(end(memo, joined, answer)))
             }
-            Long::Own(own) => match own.poll(memo, context) {
+            Long::Own(own) => match own.poll(context) {
                 Poll::Pending => (Self::long(long), Poll::Pending),
                 Poll::Ready(outcome) => (Self::Over, Poll::Ready(answer(outcome))),
             },
@@ -419,7 +419,7 @@ fn alone<K: Key, V: Send + Sync + 'static>(
         }
         joined.work.node().key.clone()
     };
-    own::begin(memo, &key).map(|own| own.map(Box::new)).transpose()
+    Some(own::begin(memo, &key).map(Box::new))
 }
 
 /// The cycle that a computation closes by going on with another's `get`, if what is asked for waits for it;

@@ -21,8 +21,16 @@ pub(crate) struct Label {
     is_over: AtomicBool,
 }
 
-/// The runs that go on where something is asked, the outermost first.
-pub(crate) type Running = Vec<Arc<Label>>;
+/// A run, and those around it.
+pub(crate) struct Link {
+    label: Arc<Label>,
+    outer: Running,
+    /// How many there are.
+    length: usize,
+}
+
+/// The innermost of the runs that go on where something is asked.
+pub(crate) type Running = Option<Arc<Link>>;
 
 impl Label {
     /// That of a memo at this address, with this name.
@@ -31,44 +39,88 @@ impl Label {
         Self { memo, key: Box::new(key.clone()), text, is_over: AtomicBool::new(false) }
     }
 
-    pub(crate) fn is<K: Key>(&self, other: &Self) -> bool {
+    fn is<K: Key>(&self, other: &Self) -> bool {
         let keys = || self.key.downcast_ref::<K>() == other.key.downcast_ref();
         self.memo == other.memo && keys()
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether the run has ended.
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.is_over.load(SeqCst)
     }
+}
 
+impl Link {
+    /// A run that begins here.
+    pub(crate) fn new(label: Label) -> Arc<Self> {
+        Self::within(Arc::new(label), running().filter(|around| !around.label.is_over()))
+    }
+
+    fn within(label: Arc<Label>, outer: Running) -> Arc<Self> {
+        let length = 1 + outer.as_ref().map_or(0, |outer| outer.length);
+        Arc::new(Self { label, outer, length })
+    }
+
+    /// The run has ended.
     pub(crate) fn ends(&self) {
-        self.is_over.store(true, SeqCst);
+        self.label.is_over.store(true, SeqCst);
+    }
+
+    /// What is asked for in turn, if a run around this one is of the same key. When there are many, not each is
+    /// compared with all of them: what asks for itself comes by again.
+    pub(crate) fn cycle<K: Key>(&self) -> Option<Vec<String>> {
+        if self.length > COMPARED && !self.length.is_multiple_of(COMPARED) {
+            return None;
+        }
+        let mut names = vec![self.label.text.clone()];
+        let mut next = &self.outer;
+        while let Some(around) = next.as_ref().filter(|around| !around.label.is_over()) {
+            names.push(around.label.text.clone());
+            if around.label.is::<K>(&self.label) {
+                names.reverse();
+                return Some(names);
+            }
+            next = &around.outer;
+        }
+        None
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // One after the other: there may be more than the stack has room for.
+        let mut outer = self.outer.take();
+        while let Some(mut link) = outer.and_then(Arc::into_inner) {
+            outer = link.outer.take();
+        }
     }
 }
 
 /// Lets this thread poll inside of one more run, until what is returned is dropped.
-pub(crate) fn begin(label: Arc<Label>) -> InsideOne {
-    RUNNING.with(|running| running.borrow_mut().push(label));
-    InsideOne
+pub(crate) fn enter(run: &Arc<Link>) -> Entered {
+    let around = running();
+    let is_here = around.as_ref().map(Arc::as_ptr) == run.outer.as_ref().map(Arc::as_ptr);
+    // It may be polled elsewhere than where it began.
+    let run = if is_here { run.clone() } else { Link::within(run.label.clone(), around.clone()) };
+    drop(replace(Some(run)));
+    Entered(around)
 }
 
-/// See [`begin`].
-pub(crate) struct InsideOne;
+/// See [`enter`].
+pub(crate) struct Entered(Running);
 
-impl Drop for InsideOne {
+impl Drop for Entered {
     fn drop(&mut self) {
-        let label = RUNNING.with(|running| running.borrow_mut().pop());
-        drop(label);
+        drop(replace(self.0.take()));
     }
 }
 
 /// The runs inside of which this thread polls.
 pub(crate) fn running() -> Running {
     RUNNING.with(|running| running.borrow().clone())
+}
+
+fn replace(running: Running) -> Running {
+    RUNNING.with(|mine| mine.replace(running))
 }
 
 /// Lets this thread poll what runs inside of others, until it is dropped.
@@ -88,6 +140,9 @@ impl Drop for Inside<'_> {
 }
 
 sync::thread_local! {
-    /// The runs that are being polled on this thread, the outermost first.
-    static RUNNING: RefCell<Running> = const { RefCell::new(Vec::new()) };
+    /// The runs that are being polled on this thread.
+    static RUNNING: RefCell<Running> = const { RefCell::new(None) };
 }
+
+/// Up to this many each run is compared with all around it, and then every so many.
+const COMPARED: usize = 64;

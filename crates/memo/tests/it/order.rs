@@ -552,25 +552,76 @@ fn the_time_of_each_write_that_nobody_ends_begins_when_it_is_first_seen() {
     assert!(poll(&mut two).is_ready());
 }
 
-#[test]
-fn who_writes_may_ask_for_a_chain_of_any_depth() {
-    let graph = Graph::new();
-    let rows = Source::<u64>::new_in(&graph, "rows");
+/// A memo of which each key asks for the one below, down to 0, which does what it is told to.
+fn chain<R>(graph: &Graph, end: impl Fn() -> R + Send + Sync + 'static) -> Memo<u64, u64>
+where
+    R: Future<Output = u64> + Send + 'static,
+{
     let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
-    let below = cell.clone();
-    let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
-        let below = below.clone();
+    let (below, end) = (cell.clone(), Arc::new(end));
+    let chain = Memo::new_in(graph, "chain", move |key: u64| {
+        let (below, end) = (below.clone(), end.clone());
         async move {
             match key {
-                0 => 0,
-                key => *below.get().unwrap().get(key - 1).await.unwrap() + 1,
+                0 => Ok::<_, Error>(end().await),
+                key => Ok(*below.get().unwrap().get(key - 1).await? + 1),
             }
         }
     });
     cell.set(chain).unwrap();
+    chain
+}
+
+#[test]
+fn who_writes_may_ask_for_a_chain_of_any_depth_that_reads_what_he_writes() {
+    const DEPTH: u64 = if cfg!(miri) { 200 } else { 20_000 };
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let chain = chain(&graph, move || {
+        rows.read(&1);
+        let wait = wait.clone();
+        async move {
+            yield_once().await;
+            wait.pass().await;
+            yield_once().await;
+            7
+        }
+    });
     let guard = rows.write(&1);
-    assert_eq!(*now(chain.get(20_000)).unwrap(), 20_000);
+    let (mut get, mut given_up) = (chain.get(DEPTH), chain.get(DEPTH));
+    for get in [&mut get, &mut given_up] {
+        for _ in 0..5 {
+            assert!(poll(get).is_pending(), "the end waits");
+        }
+    }
+    drop(given_up);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), DEPTH + 7);
     guard.finish();
+    assert_ne!(now(chain.get(3)).unwrap().version(), 0);
+}
+
+#[test]
+fn who_writes_is_told_of_a_cycle_and_of_a_panic_at_any_depth() {
+    for depth in [1, 40, 63, 64, 65, 100, 1000] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let top: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+        let again = top.clone();
+        let ring = chain(&graph, move || {
+            let again = again.clone();
+            async move {
+                again.get().unwrap().get(depth).await.map_or_else(|error| panic!("{error}"), |_| 0)
+            }
+        });
+        top.set(ring).unwrap();
+        let guard = rows.write(&1);
+        let error = now(ring.get(depth)).unwrap_err().to_string();
+        assert!(error.contains("panicked: cycle: chain("), "{error}");
+        guard.finish();
+    }
 }
 
 #[test]
