@@ -13,6 +13,7 @@ pub(crate) mod inner;
 pub(crate) mod options;
 pub(crate) mod own;
 pub(crate) mod own_queue;
+pub(crate) mod own_run;
 pub(crate) mod own_runs;
 pub(crate) mod publish;
 pub(crate) mod scope;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::compute::own::Run;
+use crate::compute::own_run::Run;
 use crate::compute::own_runs::{self, Inside, Running};
 use crate::graph::ambient::Ambient;
 use crate::memory::depth::{self, Deferred};
@@ -13,7 +13,7 @@ use crate::memory::wake;
 use crate::store::value::Outcome;
 
 /// See the module documentation.
-pub(crate) struct Queued<V: 'static> {
+pub(crate) struct QueuedRun<V: 'static> {
     /// Of the caller.
     ambient: Ambient,
     state: Mutex<State<V>>,
@@ -29,7 +29,7 @@ struct State<V: 'static> {
     is_given_up: bool,
 }
 
-impl<V: Send + Sync + 'static> Queued<V> {
+impl<V: Send + Sync + 'static> QueuedRun<V> {
     pub(crate) fn new(run: Box<Run<V>>) -> Arc<Self> {
         let state = State {
             run: Some((run, own_runs::running())),
@@ -60,7 +60,7 @@ impl<V: Send + Sync + 'static> Queued<V> {
     }
 }
 
-impl<V> Queued<V> {
+impl<V> QueuedRun<V> {
     /// The caller goes away.
     pub(crate) fn give_up(&self) {
         let (run, caller) = {
@@ -72,7 +72,7 @@ impl<V> Queued<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Deferred for Arc<Queued<V>> {
+impl<V: Send + Sync + 'static> Deferred for Arc<QueuedRun<V>> {
     fn drive(self: Box<Self>) {
         let (mut run, mut around) = {
             let mut state = self.state.lock();
@@ -104,7 +104,7 @@ impl<V: Send + Sync + 'static> Deferred for Arc<Queued<V>> {
     }
 }
 
-impl<V: Send + Sync + 'static> Wake for Queued<V> {
+impl<V: Send + Sync + 'static> Wake for QueuedRun<V> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
