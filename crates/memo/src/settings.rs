@@ -30,6 +30,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     }
 
     /// Says how many bytes a value holds beyond its own size, for the budget. Counts once per memo.
+    /// A value with its key and its edges counts for at most 4 GiB.
     #[must_use]
     pub fn weigh(self, bytes: impl Fn(&V) -> usize + Send + Sync + 'static) -> Self {
         let _ = self.inner.options.weigh.set(Box::new(bytes));

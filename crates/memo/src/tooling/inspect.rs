@@ -38,7 +38,8 @@ pub struct OwnerInfo {
     pub is_source: bool,
     /// Keys that have a node.
     pub entries: usize,
-    /// What they count for.
+    /// What they count for. [`Stats::bytes`](crate::Stats::bytes) has besides what the graph keeps for all
+    /// memos: fingerprints, deadlines and watches.
     pub bytes: usize,
     /// Values that were served from memory while [`Graph::count_hits`] is on, since that began.
     pub hits: u64,
