@@ -145,10 +145,10 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// See [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the computation to the other callers; the last one cancels it. One that is
-    /// kept and polled no more holds no other caller up: whenever the computation can go on, eight callers
-    /// are woken, and all at the next time if none of them polled. A memoized function that drops it before
-    /// its answer is answered and not kept.
+    /// Dropping the future leaves the computation to the other callers; the last one cancels it. Up to seven
+    /// that are kept and polled no more hold no other caller up: whenever the computation can go on, eight
+    /// callers are woken, and all at the next time if none of them polled. A memoized function that drops it
+    /// before its answer is answered and not kept.
     #[inline(always)]
     pub fn get(&self, key: K) -> Get<K, V> {
         Get::new(self.inner, key)

@@ -58,6 +58,9 @@ impl NotifySet {
 
     /// Adds a version of a key. It is notified of the next change, not with earlier ones: ask it afterwards whether
     /// it [is current](Member::is_current).
+    ///
+    /// A member stands for this version: once it is notified, drop it and add the version that you are given next.
+    /// One that is kept is notified of later changes too, unless its key has left memory meanwhile.
     pub fn add<K: Key, V: Send + Sync + 'static>(
         &self,
         memo: &Memo<K, V>,

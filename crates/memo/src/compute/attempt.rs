@@ -427,7 +427,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::Over;
             }
             core.stats.rejected += 1;
-            if lenient && self.refused(attempt, &candidate).has(Taint::OUTDATED) {
+            if lenient && self.refused(attempt, &candidate).has(Taint::TOLD) {
                 core.notify_watchers(&self.node().header, &mut deferred);
             }
             core.note(EventKind::Rejected, &self.node().header);
@@ -456,8 +456,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
     fn refused(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
-        let hopeless = candidate.is_hopeless() || attempt.rejections >= STRICT_LIMIT;
-        candidate.refused().or(if hopeless { Taint::UNTRACKED } else { Taint::default() })
+        let refused = candidate.refused();
+        match () {
+            () if attempt.rejections >= STRICT_LIMIT => {
+                refused.without(Taint::OUTDATED).or(Taint::UNTRACKED).or(Taint::DEFERRED)
+            }
+            () if candidate.is_hopeless() => refused.or(Taint::UNTRACKED),
+            () => refused,
+        }
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
@@ -519,7 +525,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase<V> {
     note_call(core, node, cause);
     // Whoever is given it is told, so that a subscription asks for the next one, which may be kept.
-    let unkept = Taint::UNTRACKED.or(Taint::OUTDATED);
+    let unkept = Taint::UNTRACKED.or(Taint::DEFERRED);
     Phase::Calling(if node.header.take_unkept() { unkept } else { Taint::default() })
 }
 

@@ -165,10 +165,14 @@ pub fn read_untracked() {
     current().inspect(|frame| frame.add_taint(Taint::UNTRACKED.or(Taint::UNTOLD)));
 }
 
-/// Whether the running computation has declared that ([`read_untracked`]), or was given what had.
+/// Whether the running computation has declared that ([`read_untracked`]), or was given what had; in tasks of
+/// its own ([`scope`](crate::scope)) too.
 #[must_use]
 pub fn has_read_untracked() -> bool {
-    current().is_some_and(|frame| frame.taint().has(Taint::UNTOLD))
+    current().is_some_and(|frame| {
+        let of_tasks = frame.adopted.get().map_or_else(Taint::default, |adopted| adopted.taint());
+        frame.taint().or(of_tasks).has(Taint::UNTOLD)
+    })
 }
 
 /// Who asks here: the running computation, the call that the context has the number of, the task, or, where

@@ -18,7 +18,8 @@ use crate::memory::sync;
 /// that has begun by its end, of a key that it read, is announced. Nobody who asks later is then given an
 /// older state from memory.
 ///
-/// Who writes himself waits for no write, neither his own nor another's. Inside a memoized function
+/// Who writes himself waits for no write, neither his own nor another's; who that is is whoever called
+/// [`OrderedReads::new`]. Inside a memoized function
 /// it notes nothing: there the same holds for the function's value. What tasks that the run spawns
 /// read is not seen.
 ///

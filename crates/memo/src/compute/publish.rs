@@ -45,8 +45,6 @@ pub(crate) struct Candidate<V> {
     /// Bytes of the value on the heap.
     heap_bytes: usize,
     pub(crate) taint: Taint,
-    /// Something that it was made of has changed meanwhile, or may have; known of what is not kept anyway.
-    is_mixed: bool,
 }
 
 impl<V> Candidate<V> {
@@ -62,7 +60,7 @@ impl<V> Candidate<V> {
 
     /// Whether it may show states before and after a change that running again would show one side of.
     pub(crate) fn is_mixed(&self) -> bool {
-        !self.is_hopeless() || self.is_mixed && !self.taint.has(Taint::ANNOUNCES)
+        !self.is_hopeless() || self.taint.has(Taint::OUTDATED) && !self.taint.has(Taint::ANNOUNCES)
     }
 }
 
@@ -95,8 +93,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
             heap_bytes = options.heap_bytes(new);
         }
-        let taint = Taint::default();
-        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint, is_mixed: false })
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint: Taint::default() })
     }
 
     /// Whether this is a value equal to the one that the node has; `None` when finished.
@@ -162,7 +159,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             let validity = validate(&self.shared().core.lock(), records, start_tick);
             if !matches!(validity, Validity::Valid) {
                 candidate.taint = candidate.taint.or(Taint::OUTDATED);
-                candidate.is_mixed = true;
             }
             return Verdict::Rejected(candidate);
         }

@@ -14,6 +14,7 @@ use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
 use crate::compute::own_runs;
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
+use crate::graph::audits::{self, AuditGuard};
 use crate::graph::validate::{Record, Taint};
 use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
@@ -52,6 +53,11 @@ impl ScopedReads {
     pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
         let mut reads = self.state.lock();
         (std::mem::take(&mut reads.records), std::mem::take(&mut reads.taint))
+    }
+
+    /// Why what was made of it so far is not kept.
+    pub(crate) fn taint(&self) -> Taint {
+        self.state.lock().taint
     }
 
     /// Whether nothing was read since.
@@ -177,26 +183,28 @@ pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
         let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
-        (frame, Ambient::current(), Inside(own_runs::running()))
+        (frame, Ambient::current(), Outer(own_runs::running()))
     });
-    ScopedFuture { frame, future }
+    ScopedFuture { frame, is_audit: audits::is_polled(), future }
 }
 
 /// The future of [`scope`].
 #[derive(Debug)]
 pub struct ScopedFuture<F> {
-    frame: Option<(ScopedFrame, Ambient, Inside)>,
+    frame: Option<(ScopedFrame, Ambient, Outer)>,
+    /// Whether it was begun by a run that looks at a hit, which is nobody's computation.
+    is_audit: bool,
     future: F,
 }
 
 struct ScopedFrame(Frame);
 
 /// The runs of one who writes on behalf of which a task runs.
-struct Inside(own_runs::Running);
+struct Outer(own_runs::Running);
 
-impl std::fmt::Debug for Inside {
+impl std::fmt::Debug for Outer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Inside")
+        f.write_str("Outer")
     }
 }
 
@@ -219,11 +227,12 @@ impl<F: Future> Future for ScopedFuture<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let Some((scoped, ambient, Inside(running))) = &mut this.frame else {
+        let _audit = this.is_audit.then(AuditGuard::new);
+        let Some((scoped, ambient, Outer(runs))) = &mut this.frame else {
             return future.poll(context);
         };
         let _ambient = ambient.enter_from_elsewhere();
-        let _inside = own_runs::Inside::new(running);
+        let _inside = own_runs::Inside::new(runs);
         let _entered = FrameGuard::new(Some(&scoped.0));
         future.poll(context)
     }

@@ -263,7 +263,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
                     .lock()
                     .early
                     .as_ref()
-                    .is_some_and(|early| early.taint.has(Taint::OUTDATED))
+                    .is_some_and(|early| early.taint.has(Taint::TOLD))
                 {
                     // Somebody has a value that is not kept, so nothing will say that it changed.
                     core.notify_watchers(&node.header, &mut deferred);

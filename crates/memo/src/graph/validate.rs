@@ -19,7 +19,7 @@ pub(crate) struct Record {
 pub(crate) struct Taint(u8);
 
 impl Taint {
-    /// A change came between: the next attempt may be published. Whoever is given such an answer is told.
+    /// A change came between: the next attempt may be published.
     pub(crate) const OUTDATED: Self = Self(1);
     /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
     /// attempt will.
@@ -29,9 +29,18 @@ impl Taint {
 
     /// It said so by [`read_untracked`](crate::read_untracked).
     pub(crate) const UNTOLD: Self = Self(8);
+    /// The next attempt may be published, but not if it is made at once: a change came between again and again,
+    /// or what the value before had read late could not be tracked (see [`crate::compute::scope`]).
+    pub(crate) const DEFERRED: Self = Self(16);
+    /// Whoever is given such an answer is told.
+    pub(crate) const TOLD: Self = Self::OUTDATED.or(Self::DEFERRED);
 
     pub(crate) fn is_any(self) -> bool {
         self.has(Self::OUTDATED.or(Self::UNTRACKED))
+    }
+
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     pub(crate) fn has(self, other: Self) -> bool {

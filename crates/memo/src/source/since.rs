@@ -18,9 +18,10 @@ impl<K: Key> Source<K> {
         self.shared().core.lock().tick
     }
 
-    /// Whether a change of `key` was announced after [`tick`](Self::tick) returned this, and everything
-    /// that depends on it is marked: whatever was true of the data at that tick, nobody is given an older
-    /// value any more. May say `false` of one that was.
+    /// Whether a change of `key` need not be announced again: one was after [`tick`](Self::tick) returned
+    /// this, and everything that depends on the key is marked. Whatever was true of the data at that tick,
+    /// nobody is given an older value any more. May say `false` of a key whose change was announced, and
+    /// `true` of one that nothing in memory depends on.
     #[must_use]
     pub fn changed_since(&self, key: &K, tick: u64) -> bool {
         let is_announced = self.is_announced(key, tick);

@@ -1,8 +1,8 @@
 //! Keys of sources as text: how a change is named outside of the program.
 //!
 //! A key is its parts joined by `/`. Integers are decimal, `true` and `false` are themselves, text has
-//! `%` as `%25` and `/` as `%2F`, bytes are lower-case hexadecimal, an absent part is `%_`, and the key
-//! without parts is empty. Only this form is read back, so equal keys are equal text.
+//! `%` as `%25` and `/` as `%2F`, bytes are lower-case hexadecimal, an absent part is `%_` (twice where that is
+//! what a part has that is there), and the key without parts is empty. Only this form is read back, so equal keys are equal text.
 
 use crate::store::key::Key;
 
@@ -29,7 +29,7 @@ pub trait SourceKey: Key {
 
 /// A part of a [`SourceKey`].
 pub trait KeyPart: Sized {
-    /// Appends the part. What is appended contains no `/` and does not begin with `%_`.
+    /// Appends the part. What is appended contains no `/`, and begins with `%_` only for an [`Option`].
     fn write(&self, text: &mut String);
 
     /// The part that has this text; `None` when there is none.
@@ -155,13 +155,24 @@ impl KeyPart for Vec<u8> {
 impl<P: KeyPart> KeyPart for Option<P> {
     fn write(&self, text: &mut String) {
         match self {
-            Some(part) => part.write(text),
+            Some(part) => {
+                let begin = text.len();
+                part.write(text);
+                if text[begin..].starts_with(ABSENT) {
+                    // An absent part within one that is there.
+                    text.insert_str(begin, ABSENT);
+                }
+            }
             None => text.push_str(ABSENT),
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        if text == ABSENT { Some(None) } else { P::parse(text).map(Some) }
+        match text.strip_prefix(ABSENT) {
+            Some("") => Some(None),
+            Some(within) => P::parse(within).filter(|_| within.starts_with(ABSENT)).map(Some),
+            None => P::parse(text).map(Some),
+        }
     }
 }
 
@@ -186,6 +197,12 @@ mod tests {
         check((1_u64, true), "1/true");
         check((Some("%_".to_owned()), None::<i64>, vec![9_u8]), "%25_/%_/09");
         check((1_u8, 2_u8, 3_u8, 4_u8), "1/2/3/4");
+        check(None::<Option<u8>>, "%_");
+        check(Some(None::<u8>), "%_%_");
+        check(Some(Some(None::<u8>)), "%_%_%_");
+        check(Some(Some(7_u8)), "7");
+        assert_eq!(Option::<u8>::from_text("%_7"), None);
+        assert_eq!(Option::<Option<u8>>::from_text("%_7"), None);
         assert_eq!(i32::from_text("+7"), None);
         assert_eq!(i32::from_text("007"), None);
         assert_eq!(String::from_text("a/b"), None);

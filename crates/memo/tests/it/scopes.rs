@@ -425,3 +425,20 @@ fn a_task_that_looks_late_for_what_is_not_in_memory_makes_the_published_value_st
     assert_eq!(*now(page.get(1)).unwrap(), 1, "it was made of what row(1) was before");
     assert_eq!(graph.stats().late_reads, 1);
 }
+
+#[test]
+fn what_a_task_has_declared_untracked_is_known_to_the_function() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |declares: bool| async move {
+        scope(async move {
+            if declares {
+                read_untracked();
+            }
+        })
+        .await;
+        has_read_untracked()
+    });
+    for declares in [false, true] {
+        assert_eq!(*now(memo.get(declares)).unwrap(), declares);
+    }
+}

@@ -77,6 +77,37 @@ fn a_strict_memo_gives_nobody_what_is_made_of_two_states_also_when_it_is_not_kep
 }
 
 #[test]
+fn a_strict_memo_gives_nobody_what_is_made_of_values_of_two_states_also_when_it_is_not_kept_anyway()
+{
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let gate = Gate::default();
+    let (load, wait) = (data.clone(), gate.clone());
+    let row = Memo::infallible_in(&graph, "row", move |_: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&1);
+            let value = load.load(SeqCst);
+            wait.pass().await;
+            value
+        }
+    });
+    let pair = Memo::infallible_in(&graph, "pair", move |_: u64| async move {
+        tidewire_memo::read_untracked();
+        let first = *row.get(1).await.unwrap();
+        (first, *row.get(2).await.unwrap())
+    })
+    .strict();
+    let mut get = pair.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), (2, 2));
+}
+
+#[test]
 fn strict_memos_above_a_function_that_changes_what_it_reads_run_once_for_each_call() {
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");

@@ -1,8 +1,9 @@
 //! `verify` runs beside hits, which know nothing of it.
 
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use tidewire_memo::{Ambient, Graph, Memo, Source};
@@ -414,4 +415,30 @@ fn memos_that_are_asked_in_turn_are_each_verified_for_their_share() {
             }
         }
     }
+}
+
+#[test]
+fn a_task_that_a_verification_has_begun_is_not_verified_in_turn() {
+    type Tasks = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
+    let graph = Graph::new();
+    let (tasks, cell) = (Tasks::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let (spawned, asked) = (tasks.clone(), cell.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let asked = asked.clone();
+        let again = async move { _ = asked.get().unwrap().get(key).await };
+        spawned.lock().unwrap().push(Box::pin(tidewire_memo::scope(again)));
+        async move { key }
+    })
+    .verify(1.0);
+    cell.set(memo).unwrap();
+    now(memo.get(1)).unwrap();
+    drop(std::mem::take(&mut *tasks.lock().unwrap()));
+    now(memo.get(1)).unwrap();
+    for _ in 0..3 {
+        for task in std::mem::take(&mut *tasks.lock().unwrap()) {
+            now(task);
+        }
+    }
+    assert!(tasks.lock().unwrap().is_empty(), "each task is looked at by another one");
+    assert_eq!(graph.stats().audited, 1);
 }

@@ -248,7 +248,7 @@ pub(super) fn leaks(program: &Program) -> bool {
 
 /// A run beside a hit that changes what a watch is made of makes the watch ask again, which may be the next
 /// hit (seed 1700059459).
-fn verifies_for_ever(program: &Program) -> bool {
+pub(super) fn verifies_for_ever(program: &Program) -> bool {
     program.verifies() && program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }))
 }
 

@@ -58,13 +58,15 @@ pub(super) fn notify(world: &Arc<World>, node: Node) {
         let made = guarded(&world, "notify", || world.memo(node).notify(Key::new(node.key)));
         let Some(mut notify) = made else { return };
         loop {
-            let before = world.state().counts.clone();
-            let is_free = world.state().suspensions == 0;
+            let before = kept(&world, node);
+            let counts = world.state().counts.clone();
             let Some(answer) = ask(&world, node).await else { break };
             let early = answer.as_ref().is_ok_and(|value| value.version() == 0);
             let keeps = answer.is_ok() || world.program.memos[node.memo].error_ttl.is_some();
-            let is_kept = is_free
-                && kept_since(&world, node, &before)
+            let is_passing = answer.as_ref().is_err_and(|error| error.version() == 0);
+            let is_kept = before
+                && kept(&world, node)
+                && (!is_passing || kept_since(&world, node, &counts))
                 && keeps
                 && (!early || checks::keeps_everything(&world))
                 && !checks::rings_others(&world.program);
@@ -125,10 +127,7 @@ fn kept_since(world: &World, node: Node, before: &[u32]) -> bool {
             return false;
         }
     }
-    state.suspensions == 0
-        && possible
-            .iter()
-            .all(|counts| evaluate(&world.program, counts, &state.closed, node).is_kept)
+    possible.iter().all(|counts| evaluate(&world.program, counts, &state.closed, node).is_kept)
 }
 
 fn remember(world: &World, at: usize, told: &Told, is_kept: bool) {

@@ -125,11 +125,14 @@ fn settle(world: &Arc<World>, phase: usize) {
 /// A question that lies there keeps its computation, and the sources that this has read, as it should: whoever
 /// has it may go on (seed 6849).
 fn end_all(world: &Arc<World>, phase: usize) {
-    loop {
+    for _ in 0..ENDS_MAX {
         verify(world, phase);
-        if !give_up_left(world, phase) {
-            break;
+        if !give_up_left(world, phase) || !world.state().failures.is_empty() {
+            return;
         }
+    }
+    if !checks::verifies_for_ever(&world.program) {
+        world.fail("something is left each time", format!("phase {phase}"));
     }
 }
 
@@ -138,6 +141,9 @@ fn verify(world: &Arc<World>, phase: usize) {
     for _ in 0..if world.program.verifies() { VERIFIED } else { 0 } {
         (0..world.program.graphs).for_each(|graph| world.advance(graph, 0));
         until_quiet(world, phase);
+        if !world.state().failures.is_empty() {
+            return;
+        }
     }
 }
 
@@ -186,6 +192,8 @@ thread_local! {
 
 /// Slots of a thread that name values in use are fewer.
 const MORE_THAN_SLOTS: u64 = 40;
+/// How often something is given up that runs have left, which may let others run.
+const ENDS_MAX: usize = 100;
 /// Polls of what is verified, more than any function needs.
 const VERIFIED: usize = 40;
 const EVENTS_SHOWN: usize = 100;
