@@ -39,7 +39,7 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
     if let Some(names) = link.cycle::<K>() {
         return Err(Error::cycle(&names));
     }
-    let mut run = Box::new(Run::new(memo.shared(), memo.name(), link));
+    let mut run = Box::new(Run::new(&memo.owner, link));
     match run.inside(|| memo.call(key.clone())) {
         Ok(Some(running)) => run.begins(running),
         Ok(None) => return Err(Error::closed(memo.name())),

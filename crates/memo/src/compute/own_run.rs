@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use crate::compute::capture::{self, Frame, FrameGuard};
 use crate::compute::own_runs::{self, Link};
-use crate::graph::Shared;
+use crate::graph::owner::Owner;
 use crate::memory::depth;
 use crate::memory::running::RunningFuture;
 use crate::memory::wake::quietly;
@@ -16,19 +16,20 @@ use crate::store::value::Outcome;
 
 /// A run that goes on.
 pub(crate) struct Run<V: 'static> {
-    shared: &'static Shared,
-    name: &'static str,
+    owner: &'static Owner,
     /// `None` before it has begun and when it is over.
     running: Option<RunningFuture<Result<V, Error>>>,
+    /// Its task is told when the memo is closed.
+    waits: bool,
     frame: Frame,
     link: Arc<Link>,
 }
 
 impl<V: Send + Sync + 'static> Run<V> {
     /// A run that has not begun.
-    pub(crate) fn new(shared: &'static Shared, name: &'static str, link: Arc<Link>) -> Self {
-        let frame = Frame::alone(shared, capture::asker());
-        Self { shared, name, running: None, frame, link }
+    pub(crate) fn new(owner: &'static Owner, link: Arc<Link>) -> Self {
+        let frame = Frame::alone(owner.graph, capture::asker());
+        Self { owner, running: None, waits: false, frame, link }
     }
 
     /// The function was called.
@@ -39,16 +40,39 @@ impl<V: Send + Sync + 'static> Run<V> {
     /// One poll; over when it is ready.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         let mut running = self.running.take().expect("polled until it has ended");
-        let result = match self.inside(|| running.poll(context)) {
-            Ok(Poll::Pending) => {
-                self.running = Some(running);
-                return Poll::Pending;
-            }
-            Ok(Poll::Ready(result)) => result,
-            Err(panic) => Err(self.panicked(panic)),
+        let polled = match self.owner.is_closed() {
+            true => Ok(self.closed()),
+            false => self.inside(|| running.poll(context)),
+        };
+        let polled = match polled {
+            Ok(Poll::Pending) => self.wait(context),
+            Ok(ready) => ready,
+            Err(panic) => Poll::Ready(Err(self.panicked(panic))),
+        };
+        let Poll::Ready(result) = polled else {
+            self.running = Some(running);
+            return Poll::Pending;
         };
         quietly(|| drop(running));
         Poll::Ready(Outcome::new(result))
+    }
+
+    /// Waits, unless the memo has been closed.
+    fn wait(&mut self, context: &Context<'_>) -> Poll<Result<V, Error>> {
+        let old = self.owner.graph.awaits(self.number(), context.waker().clone());
+        drop(old);
+        self.waits = true;
+        // Whoever closes it tells those who wait by then.
+        if self.owner.is_closed() { self.closed() } else { Poll::Pending }
+    }
+
+    fn closed(&self) -> Poll<Result<V, Error>> {
+        Poll::Ready(Err(Error::closed(&self.owner.name)))
+    }
+
+    /// Unlike that of any other future that waits.
+    fn number(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
     }
 
     /// Runs user code of this run.
@@ -62,8 +86,8 @@ impl<V: Send + Sync + 'static> Run<V> {
 
     /// The error of a run that panicked.
     pub(crate) fn panicked(&self, payload: Box<dyn Any + Send>) -> Error {
-        self.shared.core.lock().stats.panicked += 1;
-        let error = Error::panicked(self.name, &*payload);
+        self.owner.graph.core.lock().stats.panicked += 1;
+        let error = Error::panicked(&self.owner.name, &*payload);
         quietly(|| drop(payload));
         error
     }
@@ -72,6 +96,10 @@ impl<V: Send + Sync + 'static> Run<V> {
 impl<V> Drop for Run<V> {
     fn drop(&mut self) {
         self.link.ends();
+        if self.waits {
+            let told = self.owner.graph.awaits_no_more(std::ptr::from_ref(self).addr() as u64);
+            drop(told);
+        }
         let running = self.running.take();
         depth::drop_nested(|| drop(running));
     }

@@ -231,9 +231,18 @@ impl<F: Future> Future for ScopedFuture<F> {
         let Some((scoped, ambient, Outer(runs))) = &mut this.frame else {
             return future.poll(context);
         };
-        let _ambient = ambient.enter_from_elsewhere();
-        let _inside = own_runs::Inside::new(runs);
-        let _entered = FrameGuard::new(Some(&scoped.0));
-        future.poll(context)
+        let polled_by = current();
+        let polled = {
+            let _ambient = ambient.enter_from_elsewhere();
+            let _inside = own_runs::Inside::new(runs);
+            let _entered = FrameGuard::new(Some(&scoped.0));
+            future.poll(context)
+        };
+        // Another computation than its own depends on what it does not know.
+        let is_stranger = |by: &&Frame| by.asker.get() != scoped.0.asker.get();
+        if let Some(by) = polled_by.filter(|by| polled.is_ready() && is_stranger(by)) {
+            by.add_taint(Taint::UNTRACKED);
+        }
+        polled
     }
 }

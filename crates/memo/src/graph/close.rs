@@ -49,8 +49,12 @@ impl Shared {
 
     /// Drops the function of an owner, ends its computations and removes its nodes.
     fn close_owner(&self, owner: &'static Owner) {
+        owner.closes();
         // SAFETY: called with the owner's own function table.
         unsafe { (owner.functions.close)(owner) };
+        let mut deferred = DeferredDrops::default();
+        deferred.wakers.extend(self.core.lock().writes.stop_waiting());
+        drop(deferred);
         loop {
             let mut deferred = DeferredDrops::default();
             let mut more = false;

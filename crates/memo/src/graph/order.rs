@@ -23,7 +23,7 @@ use crate::store::slots::Id;
 pub(crate) struct Writes {
     open: Vec<Write>,
     next: u64,
-    /// Computations that hold their values.
+    /// Computations that hold their values, and runs of those who write.
     waiting: HashMap<u64, Waker>,
     limit: Duration,
 }
@@ -55,6 +55,11 @@ pub(crate) struct Ticket {
 impl Writes {
     pub(crate) fn new() -> Self {
         Self { open: Vec::new(), next: 0, waiting: HashMap::new(), limit: LIMIT }
+    }
+
+    /// Everybody who waits for a write, or writes and waits, looks again.
+    pub(crate) fn stop_waiting(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        std::mem::take(&mut self.waiting).into_values()
     }
 
     fn is_open(&self, number: u64) -> bool {
@@ -114,7 +119,7 @@ impl Shared {
         let ended = before - core.writes.open.len();
         if ended > 0 {
             self.writes.fetch_sub(ended, SeqCst);
-            deferred.wakers.extend(std::mem::take(&mut core.writes.waiting).into_values());
+            deferred.wakers.extend(core.writes.stop_waiting());
         }
     }
 
@@ -188,8 +193,21 @@ impl Core {
         asker: u64,
         waker: Waker,
     ) -> Option<(Option<Waker>, Option<Alarm>)> {
-        let goes_on = numbers.iter().any(|&number| self.writes.is_open(number));
+        let goes_on = !self.closed && numbers.iter().any(|&number| self.writes.is_open(number));
         goes_on.then(|| (self.writes.waiting.insert(asker, waker), self.expiry.alarm()))
+    }
+}
+
+impl Shared {
+    /// A run of one who writes waits for what it needs, and is told when the memo is closed. What is returned
+    /// is dropped outside the lock.
+    pub(crate) fn awaits(&self, run: u64, waker: Waker) -> Option<Waker> {
+        self.core.lock().writes.waiting.insert(run, waker)
+    }
+
+    /// It waits no longer.
+    pub(crate) fn awaits_no_more(&self, run: u64) -> Option<Waker> {
+        self.core.lock().writes.waiting.remove(&run)
     }
 }
 

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::graph::Shared;
 use crate::graph::cascade::Mark;
@@ -29,6 +29,8 @@ pub(crate) struct Owner {
     pub(crate) node_bytes: usize,
     /// Eviction queue and accounts; touched under the graph lock only.
     pub(crate) queue: Queue,
+    /// Nothing of it is answered any more.
+    is_closed: AtomicBool,
     /// Non-zero sends hits through the slow path: the event log is on, or hits are audited.
     probe: AtomicU32,
 }
@@ -99,7 +101,29 @@ impl Owner {
         };
         let probe = AtomicU32::new(0);
         let typed = Cell::new(std::ptr::null());
-        Self { graph, name, number, is_source, typed, functions, node_bytes, queue, probe }
+        let is_closed = AtomicBool::new(false);
+        Self {
+            graph,
+            name,
+            number,
+            is_source,
+            typed,
+            functions,
+            node_bytes,
+            queue,
+            is_closed,
+            probe,
+        }
+    }
+
+    /// Whether nothing of it is answered any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(SeqCst)
+    }
+
+    /// See [`is_closed`](Self::is_closed).
+    pub(crate) fn closes(&self) {
+        self.is_closed.store(true, SeqCst);
     }
 
     /// Whether hits must take the slow path.

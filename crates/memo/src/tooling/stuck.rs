@@ -56,7 +56,8 @@ impl fmt::Display for Stuck {
 impl Graph {
     /// Lets `report` be told of every computation that has been running for `after` or longer while it
     /// waits for no other computation: a slow function, or one that waits for itself through a task
-    /// that was spawned without `scope`, which nothing else can find.
+    /// that was spawned without `scope`, which nothing else can find. What is computed for a caller that holds a
+    /// write guard is not looked at.
     ///
     /// For debugging. Time is what [`Graph::advance`] is told, which then asks to be called again within
     /// `after`; so a computation is reported once, by an age of at most twice that.

@@ -777,3 +777,45 @@ fn who_writes_and_asks_for_itself_in_a_task_is_told_of_the_cycle() {
     let Poll::Ready(Ok(2)) = poll(&mut left) else { panic!("its run is over") };
     guard.finish();
 }
+
+#[test]
+fn what_somebody_who_writes_waits_for_ends_when_its_memo_or_its_graph_is_closed() {
+    for (closes_graph, depth) in [(true, 0), (true, 100), (false, 0), (false, 100)] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let memo = chain(&graph, move || {
+            rows.read(&1);
+            std::future::pending()
+        });
+        let guard = rows.write(&1);
+        let wakes = Wakes::new();
+        let mut get = memo.get(depth);
+        for _ in 0..3 {
+            assert!(poll_with(&mut get, &wakes).is_pending());
+        }
+        let before = wakes.count();
+        if closes_graph {
+            drop(graph)
+        } else {
+            memo.close()
+        }
+        assert!(wakes.count() > before, "it is told");
+        let Poll::Ready(Err(error)) = poll_with(&mut get, &wakes) else { panic!("it waits") };
+        assert_eq!(error.kind(), tidewire_memo::ErrorKind::Closed);
+        drop(guard);
+    }
+}
+
+#[test]
+fn a_run_that_is_held_goes_on_when_the_graph_is_closed() {
+    let World { graph, rows, other, .. } = World::new();
+    let guard = elsewhere(move || rows.write(&1));
+    let wakes = Wakes::new();
+    let reads = OrderedReads::new(&graph);
+    let mut follow = Box::pin(reads.follow(async move { rows.read(&1) }));
+    assert!(poll_with(&mut follow, &wakes).is_pending());
+    drop((graph, other));
+    assert_eq!(wakes.count(), 1);
+    assert!(poll_with(&mut follow, &wakes).is_ready());
+    drop(guard);
+}

@@ -442,3 +442,39 @@ fn what_a_task_has_declared_untracked_is_known_to_the_function() {
         assert_eq!(*now(memo.get(declares)).unwrap(), declares);
     }
 }
+
+#[test]
+fn what_a_task_of_another_function_answers_is_not_kept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let (left, place) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+    let leaves = left.clone();
+    let first = Memo::infallible_in(&graph, "first", move |_: u64| {
+        let (load, leaves) = (load.clone(), leaves.clone());
+        async move {
+            leaves.lock().unwrap().push(Box::pin(scope(async move {
+                rows.read(&1);
+                load.load(SeqCst)
+            })));
+        }
+    });
+    now(first.get(1)).unwrap();
+    place.lock().unwrap().append(&mut left.lock().unwrap());
+    let reload = data.clone();
+    let second = Memo::infallible_in(&graph, "second", move |_: u64| {
+        let (task, reload) = (place.lock().unwrap().pop(), reload.clone());
+        async move {
+            match task {
+                Some(task) => task.await,
+                None => reload.load(SeqCst),
+            }
+        }
+    });
+    let answer = now(second.get(1)).unwrap();
+    assert_eq!((*answer, answer.version()), (1, 0));
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(second.get(1)).unwrap(), 2);
+}

@@ -7,7 +7,7 @@ use tidewire_memo::{Ambient, CachedValue, Error, ErrorKind};
 
 use super::actions::ask;
 use super::hooks::planned_step;
-use super::program::{Action, Hook, Node, Op, Place, Program, Stmt, View, any};
+use super::program::{Action, Ask, Hook, Node, Op, Place, Program, Stmt, View, any};
 use super::reference::{Answer, evaluate};
 use super::schedule;
 use super::user::{Fault, Key, Sight, Value};
@@ -324,7 +324,12 @@ pub(super) fn rings_others(program: &Program) -> bool {
         Stmt::Scope { after, .. } => !after.is_empty(),
         stmt => matches!(stmt, Stmt::ReadLate { .. } | Stmt::Spawn { .. }),
     });
-    touching > 1 || touching + late > 0 && (program.is_tight() || weighs_much(program))
+    // What a task looks for after its answer and does not find makes the value stale each time (seed 2000008882).
+    let looks = |stmt: &Stmt| matches!(stmt, Stmt::Call { how, .. } if !matches!(how, Ask::Get));
+    let looks_late = |stmt: &Stmt| matches!(stmt, Stmt::Scope { after, .. } if any(after, &looks));
+    touching > 1
+        || program.any_stmt(&looks_late)
+        || touching + late > 0 && (program.is_tight() || weighs_much(program))
 }
 
 fn weighs_much(program: &Program) -> bool {
