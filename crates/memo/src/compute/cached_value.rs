@@ -65,7 +65,8 @@ impl<V> CachedValue<V> {
     /// When this value was published: versions order the values of one key within one boot.
     ///
     /// 0 for a value that was served early to a caller who arrived before the change that outdated
-    /// it, and was never published (see the guarantees). Such a version validates nothing.
+    /// it, and for one that is never kept (see the guarantees). Such a version validates nothing, and for the
+    /// latter nothing says when it is over.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.head().version()
