@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::compute::own_run::Run;
 use crate::compute::own_runs::{self, Inside, Running};
 use crate::graph::ambient::Ambient;
-use crate::memory::depth::{self, Deferred};
+use crate::memory::depth::{self, Deferred, Level};
 use crate::memory::sync::Mutex;
 use crate::memory::wake;
 use crate::store::value::Outcome;
@@ -41,8 +41,9 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
         Arc::new(Self { ambient: Ambient::current(), state: Mutex::new(state) })
     }
 
-    /// What came out; else the run is polled soon, and the caller is told.
+    /// What came out; else the run is polled, here or soon, and the caller is told.
     pub(crate) fn poll(self: &Arc<Self>, context: &Context<'_>) -> Poll<Outcome<V>> {
+        let level = Level::enter();
         // Cloned and dropped outside of the lock: both may be user code.
         let waker = context.waker().clone();
         let mut state = self.state.lock();
@@ -53,10 +54,19 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
         let is_due = state.is_due;
         drop(state);
         drop(old);
-        if is_due {
-            depth::defer(Box::new(self.clone()));
+        match level {
+            _ if !is_due => return Poll::Pending,
+            None => {
+                depth::defer(Box::new(self.clone()));
+                return Poll::Pending;
+            }
+            Some(level) => {
+                // Its caller may have moved to where the stack is not deep.
+                Box::new(self.clone()).drive();
+                level.drain();
+            }
         }
-        Poll::Pending
+        self.state.lock().outcome.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

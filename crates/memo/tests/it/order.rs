@@ -819,3 +819,56 @@ fn a_run_that_is_held_goes_on_when_the_graph_is_closed() {
     assert!(poll_with(&mut follow, &wakes).is_ready());
     drop(guard);
 }
+
+#[test]
+fn what_somebody_who_writes_asks_for_deep_within_goes_on_also_where_it_is_given_to_somebody_else() {
+    type Left = Arc<Mutex<Option<tidewire_memo::Get<u64, u64>>>>;
+    for depth in [1, 46, 47, 48, 49, 95, 96, 97, 200] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (gate, left) = (Gate::default(), Left::default());
+        let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+        let (below, wait, leaves) = (cell.clone(), gate.clone(), left.clone());
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let (below, wait, leaves) = (below.clone(), wait.clone(), leaves.clone());
+            async move {
+                let below = below.get().unwrap();
+                match key {
+                    0 => {
+                        rows.read(&1);
+                        wait.pass().await;
+                        0
+                    }
+                    1 => {
+                        let mut get = below.get(0);
+                        std::future::poll_fn(|context| {
+                            _ = Pin::new(&mut get).poll(context);
+                            Poll::Ready(())
+                        })
+                        .await;
+                        *leaves.lock().unwrap() = Some(get);
+                        std::future::pending().await
+                    }
+                    key => *below.get(key - 1).await.unwrap() + 1,
+                }
+            }
+        });
+        cell.set(memo).unwrap();
+        let (guard, wakes) = (rows.write(&1), Wakes::new());
+        let mut get = memo.get(depth);
+        for _ in 0..6 {
+            assert!(poll(&mut get).is_pending());
+        }
+        let mut deep = left.lock().unwrap().take().unwrap();
+        assert!(poll_with(&mut deep, &wakes).is_pending());
+        gate.open();
+        assert!(wakes.count() > 0);
+        let answer = (0..9).find_map(|_| match poll_with(&mut deep, &wakes) {
+            Poll::Ready(answer) => Some(answer.map(|value| *value).map_err(|error| error.kind())),
+            Poll::Pending => None,
+        });
+        assert_eq!(answer, Some(Ok(0)), "depth {depth}");
+        drop(get);
+        guard.finish();
+    }
+}
