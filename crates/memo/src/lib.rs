@@ -50,7 +50,8 @@
 //! 1. **Read-your-writes.** After [`Source::changed`] (or [`WriteGuard::finish`], or the guard's drop)
 //!    returns, no `get` that starts later returns a value computed from the older state: directly,
 //!    through any chain of memos, or by joining a computation that was already running. It does not
-//!    matter where inside the function `read` stands relative to the load.
+//!    matter where inside the function `read` stands relative to the load. (A function that goes on with a `get`
+//!    which somebody polled before that change is given what that `get` is given.)
 //! 2. **Single flight.** Concurrent misses of one key run the function once. Dropping a caller neither
 //!    wedges nor cancels the others; the last one cancels. A panic is an error for every current waiter.
 //! 3. **Exactness.** What did not depend on the change stays a hit. A recomputed value that is equal

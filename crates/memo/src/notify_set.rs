@@ -79,7 +79,7 @@ impl NotifySet {
         self.inbox.wakes(waker);
     }
 
-    /// The numbers of values that became suspect since they were added or last taken, each once and in
+    /// Appends the numbers of values that became suspect since they were added or last taken, each once and in
     /// ascending order. As with [`Notify`](crate::Notify), nothing more comes of one until somebody has asked
     /// for it again. A value that was dropped after its notification is still there: who has its number next asks it
     /// [`is_current`](Member::is_current).

@@ -1,5 +1,6 @@
 //! What can be set on a memo.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// A value with its key and its edges counts for at most 4 GiB.
     #[must_use]
     pub fn weigh(self, bytes: impl Fn(&V) -> usize + Send + Sync + 'static) -> Self {
-        let _ = self.inner.options.weigh.set(Box::new(bytes));
+        self.inner.options.weigh.set(Arc::new(bytes));
         self
     }
 
@@ -41,7 +42,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// Two different values with one hash would be taken for equal, so use a good one.
     #[must_use]
     pub fn fingerprint(self, hash: impl Fn(&V) -> u64 + Send + Sync + 'static) -> Self {
-        let _ = self.inner.options.fingerprint.set(Box::new(hash));
+        self.inner.options.fingerprint.set(Arc::new(hash));
         self
     }
 
@@ -61,7 +62,8 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// being served the unpublished value of the attempt that the change outdated.
     ///
     /// Such an early value can mix the states before and after. After 16 rejected attempts in a row the
-    /// early value is served nevertheless.
+    /// early value of the next one is served nevertheless. A caller that holds a write guard is given what his
+    /// own run makes, strict or not.
     #[must_use]
     pub fn strict(self) -> Self {
         self.inner.options.strict.store(true, Relaxed);

@@ -373,6 +373,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
     unsafe fn close(owner: &'static Owner) {
         // SAFETY: an owner with this table.
         let inner = unsafe { Self::inner(owner) };
+        inner.options.close();
         let function = inner.function.swap(ptr::null_mut(), SeqCst);
         if !function.is_null() {
             // SAFETY: swapped out once; callers name it in a hazard slot or are pinned.

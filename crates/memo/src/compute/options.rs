@@ -1,17 +1,20 @@
 //! What can be set on a memo.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
+
+use crate::memory::sync::Mutex;
+use crate::memory::wake::quietly;
 
 /// Options of a memo; written while it is set up, read by publishes.
 pub(crate) struct Options<V> {
     pub(crate) ttl: Life,
     pub(crate) error_ttl: Life,
-    pub(crate) weigh: OnceLock<Box<Weigh<V>>>,
-    pub(crate) fingerprint: OnceLock<Box<Fingerprint<V>>>,
+    pub(crate) weigh: Function<Weigh<V>>,
+    pub(crate) fingerprint: Function<Fingerprint<V>>,
     pub(crate) strict: AtomicBool,
     /// The share of hits that is audited, of 2^32.
     pub(crate) audit_share: AtomicU64,
@@ -25,8 +28,8 @@ impl<V> Options<V> {
         Self {
             ttl: Life::none(),
             error_ttl: Life::none(),
-            weigh: OnceLock::new(),
-            fingerprint: OnceLock::new(),
+            weigh: Function::none(),
+            fingerprint: Function::none(),
             strict: AtomicBool::new(false),
             audit_share: AtomicU64::new(0),
         }
@@ -48,12 +51,50 @@ impl<V> Options<V> {
         self.fingerprint.get().map(|fingerprint| fingerprint(value))
     }
 
+    /// The memo is closed: drops the functions. Not under a lock.
+    pub(crate) fn close(&self) {
+        self.weigh.close();
+        self.fingerprint.close();
+    }
+
     pub(crate) fn is_strict(&self) -> bool {
         self.strict.load(Relaxed)
     }
 
     pub(crate) fn audit_share(&self) -> u64 {
         self.audit_share.load(Relaxed)
+    }
+}
+
+/// A function that a memo may be given, and keeps until it is closed.
+pub(crate) struct Function<F: ?Sized> {
+    /// Most have none, and to ask costs less than the lock.
+    is_set: AtomicBool,
+    function: Mutex<Option<Arc<F>>>,
+}
+
+impl<F: ?Sized> Function<F> {
+    fn none() -> Self {
+        Self { is_set: AtomicBool::new(false), function: Mutex::new(None) }
+    }
+
+    /// Sets it, if there is none.
+    pub(crate) fn set(&self, function: Arc<F>) {
+        let not_needed = {
+            let mut place = self.function.lock();
+            if place.is_none() { place.replace(function) } else { Some(function) }
+        };
+        self.is_set.store(true, Release);
+        drop(not_needed);
+    }
+
+    fn get(&self) -> Option<Arc<F>> {
+        if self.is_set.load(Acquire) { self.function.lock().clone() } else { None }
+    }
+
+    fn close(&self) {
+        let function = self.function.lock().take();
+        quietly(|| drop(function));
     }
 }
 

@@ -83,6 +83,7 @@ impl Error {
 
     /// The version of an error that is memoized, as [`CachedValue::version`](crate::CachedValue::version) is that of a
     /// value; 0 for one that is not, after which nothing says when it is over.
+    /// [`Memo::validate`](crate::Memo::validate) is of values, and says `false` of it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.0.version.load(Relaxed)

@@ -160,11 +160,11 @@ impl Graph {
         owners.collect()
     }
 
-    /// Up to `limit` entries of the memo or source called `name`, from `after` on: 0 first, then what the
+    /// Up to `limit` entries, at least one, of the memo or source called `name`, from `after` on: 0 first, then what the
     /// page before says. A page looks at a bounded number of nodes and may be short, or empty.
     #[must_use]
     pub fn entries(&self, name: &str, after: u32, limit: usize) -> Page {
-        let mut after = after;
+        let (mut after, limit) = (after, limit.max(1));
         // The pin keeps nodes alive until they are rendered, outside the lock.
         let _pin = pin();
         let (mut found, mut more) = (Vec::new(), true);

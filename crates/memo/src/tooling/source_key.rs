@@ -8,7 +8,7 @@ use crate::store::key::Key;
 
 /// A key that has a form as text; see the module's rules on each implementation.
 ///
-/// Parts are integers, `bool`, `String`, `Vec<u8>`, and `Option` of those; keys are a part, a tuple of up
+/// Parts are integers, `bool`, `String`, `Vec<u8>`, and `Option` of those; keys are a part, a tuple of two
 /// to four, or `()`.
 ///
 /// ```

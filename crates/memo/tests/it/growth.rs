@@ -336,3 +336,32 @@ fn a_stale_value_that_was_asked_for_stays_for_a_round_and_a_small_memo_keeps_all
         }
     }
 }
+
+#[test]
+fn a_memo_that_is_closed_keeps_no_function_that_it_was_given() {
+    for closes_graph in [false, true] {
+        let (graph, token) = (Graph::new(), Arc::new(()));
+        let held = || {
+            let token = token.clone();
+            move || _ = &token
+        };
+        let (weigh, hash) = (held(), held());
+        let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+            .weigh(move |_| {
+                weigh();
+                1
+            })
+            .fingerprint(move |key| {
+                hash();
+                *key
+            });
+        now(memo.get(1)).unwrap();
+        assert_eq!(Arc::strong_count(&token), 3);
+        if closes_graph {
+            drop(graph)
+        } else {
+            memo.close()
+        }
+        assert_eq!(Arc::strong_count(&token), 1);
+    }
+}
