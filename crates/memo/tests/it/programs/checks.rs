@@ -172,21 +172,30 @@ fn passing(world: &World, node: Node, start: &Start, text: &str) {
 /// Whether every answer of every function is kept, whatever the cells hold.
 pub(super) fn keeps_everything(world: &World) -> bool {
     let program = &world.program;
-    // What a task asks after its answer may be open when the function ends, or for good when the task is
-    // aborted: what the function makes then is answered and not kept (seed 90058254).
-    let asks = |stmt: &Stmt| matches!(stmt, Stmt::Call { .. } | Stmt::Both(_));
-    let is_odd = |stmt: &Stmt| match stmt {
-        Stmt::FailIf { .. }
-        | Stmt::PanicIf { .. }
-        | Stmt::Touch { .. }
-        | Stmt::Glance { .. }
-        | Stmt::Glimpse { .. }
-        | Stmt::Inherit { .. } => true,
-        Stmt::Scope { after, .. } => any(after, &asks),
-        _ => false,
+    let is_odd = |stmt: &Stmt| {
+        matches!(
+            stmt,
+            Stmt::FailIf { .. }
+                | Stmt::PanicIf { .. }
+                | Stmt::Touch { .. }
+                | Stmt::Glance { .. }
+                | Stmt::Glimpse { .. }
+                | Stmt::Inherit { .. }
+        )
     };
     let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
-    program.graphs == 1 && !program.cyclic && !panics && !program.any_stmt(&is_odd)
+    program.graphs == 1
+        && !program.cyclic
+        && !panics
+        && !program.any_stmt(&is_odd)
+        && !asks_late(program)
+}
+
+/// Whether a task asks after its answer: that may be open when the function ends, or for good when the task is
+/// aborted, so that what the function makes is answered and not kept (seeds 90058254, 1800083265).
+pub(super) fn asks_late(program: &Program) -> bool {
+    let asks = |stmt: &Stmt| matches!(stmt, Stmt::Call { .. } | Stmt::Both(_));
+    program.any_stmt(&|stmt| matches!(stmt, Stmt::Scope { after, .. } if any(after, &asks)))
 }
 
 /// Whether a function gives the same whenever it runs while nothing else happens.

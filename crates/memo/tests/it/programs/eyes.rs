@@ -35,6 +35,7 @@ pub(super) fn watch(world: &Arc<World>, node: Node) {
             // An error that no `error_ttl` keeps is asked for anew by each poll, also where the reference
             // has a value by now: a write that is under way may show both.
             let keeps = item.is_ok() || world.program.memos[node.memo].error_ttl.is_some();
+            let keeps = keeps && !checks::asks_late(&world.program);
             let is_kept = (is_promised || is_answer && keeps && kept(&world, node))
                 && !checks::rings_others(&world.program);
             remember(&world, at, &item, is_kept);
