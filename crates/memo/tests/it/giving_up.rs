@@ -256,6 +256,27 @@ fn a_question_that_moves_to_another_computation_is_that_ones() {
 }
 
 #[test]
+fn a_question_that_has_moved_and_is_not_waited_for_there_is_given_up_there() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let slow = slow(&graph, &gate);
+    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
+        let mut asked = slow.get(key);
+        assert!(poll(&mut asked).is_pending());
+        leave(async move { *asked.await.unwrap() });
+        key
+    });
+    let heir = Memo::infallible_in(&graph, "heir", move |key: u64| async move {
+        let mut asked = LEFT.with(|left| left.borrow_mut().pop().unwrap());
+        assert!(poll(&mut asked).is_pending());
+        leave(asked);
+        key
+    });
+    now(asker.get(7)).unwrap();
+    assert_eq!(now(heir.get(1)).unwrap().version(), 0, "it may be made of not having waited");
+    LEFT.with(|left| left.borrow_mut().clear());
+}
+
+#[test]
 fn a_question_that_moves_to_what_it_waits_for_is_a_cycle() {
     for is_of_itself in [true, false] {
         let graph = Graph::new();
