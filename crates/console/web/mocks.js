@@ -68,7 +68,7 @@ function MethodRules({ method, file, onWritten }) {
     h("h2", null, h(UntrustedText, { max: 300 }, method.method)),
     method.stubs ? h("p", { class: "muted" }, `Stubs, which go before this file: ${count(method.stubs)}.`) : null,
     h(Preview, { method: method.method, name, draft }),
-    h(File, { key: `${name} ${!file}`, name, isNew: !file, onWritten, onDraft: setDraft }));
+    h(File, { key: name, name, isNew: !file, onWritten, onDraft: setDraft }));
 }
 
 const NEW_RULE = "responses:\n  - body: {}\n";
