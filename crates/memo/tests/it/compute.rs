@@ -558,3 +558,31 @@ fn a_run_that_follows_one_that_was_invalidated_is_kept() {
     assert_eq!(world.memo.cached(&1).as_deref(), Some(&1));
     drop(early);
 }
+
+#[test]
+fn an_early_answer_is_told_to_all_who_may_have_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gates = [Gate::default(), Gate::default()];
+    let (pass, runs) = (gates.clone(), AtomicU64::new(0));
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = pass[runs.fetch_add(1, SeqCst) as usize].clone();
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            key
+        }
+    });
+    let mut early: Vec<_> = (0..10).map(|_| (memo.get(1), Wakes::new())).collect();
+    for (get, wakes) in &mut early {
+        assert!(poll_with(get, wakes).is_pending());
+    }
+    rows.changed(&1);
+    let mut late = memo.get(1);
+    assert!(poll(&mut late).is_pending());
+    gates[0].open();
+    let Poll::Ready(answer) = poll_with(&mut early[0].0, &Wakes::new()) else { panic!("it waits") };
+    assert_eq!(answer.unwrap().version(), 0);
+    assert!(early[1..].iter().all(|(_, wakes)| wakes.count() > 0), "more than are woken to poll");
+    assert!(poll(&mut late).is_pending(), "the second run waits");
+}
