@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 
 use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
 
@@ -554,5 +555,35 @@ fn a_function_that_changes_what_it_reads_runs_once_for_each_call_however_it_says
             }
             held.lock().unwrap().take();
         }
+    }
+}
+
+#[test]
+fn a_cycle_is_found_through_whichever_of_its_callers_a_computation_waits_for() {
+    for asked in 0..3 {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let callers: Arc<OnceLock<Vec<Memo<u64, String>>>> = Arc::default();
+        let (known, wait) = (callers.clone(), gate.clone());
+        let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+            let (known, wait) = (known.clone(), wait.clone());
+            async move {
+                wait.pass().await;
+                let answer = known.get().unwrap()[asked].get(key).await;
+                answer.map_or_else(|error| error.to_string(), |_| "no cycle".to_owned())
+            }
+        });
+        let caller = |name: &str| {
+            Memo::infallible_in(&graph, name, move |key: u64| async move {
+                below.get(key).await.map_or_else(|error| error.to_string(), |text| (*text).clone())
+            })
+        };
+        let all: Vec<_> = ["first", "second", "third"].map(caller).into();
+        callers.set(all.clone()).unwrap();
+        let mut gets: Vec<_> = all.iter().map(|caller| caller.get(1)).collect();
+        assert!(gets.iter_mut().all(|get| poll(get).is_pending()));
+        gate.open();
+        let Poll::Ready(text) = poll(&mut gets[0]) else { panic!("it waits for itself") };
+        let text = text.unwrap();
+        assert!(text.starts_with("cycle: ") && text.contains(all[asked].name()), "{}", *text);
     }
 }
