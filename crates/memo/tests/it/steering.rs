@@ -134,3 +134,46 @@ fn a_key_of_a_source_that_is_invalidated_has_changed_for_those_who_read_an_inter
         (row.cached(&7).is_some(), page.cached(&()).is_some(), far.cached(&()).is_some());
     assert_eq!(is_cached, (false, false, true));
 }
+
+#[test]
+fn a_page_of_no_entries_is_one_of_one() {
+    let graph = Graph::new();
+    let (row, ..) = kept(&graph);
+    block_on(row.get(8)).unwrap();
+    let (mut found, mut next) = (0, Some(0));
+    while let Some(from) = next {
+        let page = graph.entries("row", from, 0);
+        found += page.entries.len();
+        next = page.next;
+    }
+    assert_eq!(found, 2);
+}
+
+#[test]
+fn a_key_that_changed_and_left_memory_has_changed_for_what_had_loaded_before() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU32::new(1));
+    let (load, wait) = (data.clone(), gate.clone());
+    let row = Memo::infallible_in(&graph, "row", move |waits: bool| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            let loaded = load.load(SeqCst);
+            if waits {
+                wait.pass().await;
+            }
+            rows.read(&7_u32);
+            loaded
+        }
+    });
+    block_on(row.get(false)).unwrap();
+    let mut get = row.get(true);
+    assert!(poll(&mut get).is_pending(), "it has loaded");
+    data.store(2, SeqCst);
+    rows.changed(&7);
+    row.evict(&false);
+    assert!(graph.evict(graph.entries("rows", 0, 1).entries[0].id));
+    gate.open();
+    block_on(get).unwrap();
+    assert_eq!(*block_on(row.get(true)).unwrap(), 2);
+}
