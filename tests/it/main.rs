@@ -37,6 +37,7 @@ mod mock_trouble;
 mod otlp;
 mod page;
 mod plain;
+mod prepared;
 mod read_order;
 mod readers;
 mod refusals;

@@ -373,6 +373,13 @@ impl CachedReply {
     }
 }
 
+impl Entry {
+    /// Whether it is kept on these terms.
+    pub(crate) fn is_on(&self, terms: &Arc<MethodPolicy>) -> bool {
+        Arc::ptr_eq(&self.terms, terms)
+    }
+}
+
 impl std::convert::From<Arc<Entry>> for CachedReply {
     fn from(entry: Arc<Entry>) -> Self {
         Self(entry)
@@ -443,6 +450,12 @@ impl CachedBody for Entry {
         let memo = self.terms.memo();
         let own = self.own.staleness().cloned();
         Arc::new(VersionWatch::new(memo, self.key.clone(), version, own))
+    }
+
+    fn again(&self, version: u64) -> Option<Duration> {
+        let found = self.terms.memo().cached(&self.key)?;
+        let is_this = found.version() == version && std::ptr::eq(&raw const *found.0, self);
+        (is_this && !found.is_over()).then(|| found.age())
     }
 
     fn body(&self) -> &Bytes {

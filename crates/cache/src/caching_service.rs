@@ -7,18 +7,19 @@
 //! Memo decides whose attempt runs: it is given a key, and one of those who ask for it brings its
 //! call along.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use tidewire_memo::{
     Ambient, CachedValue, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
 };
 use tidewire_service::{
-    Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Layer, Phase, Progress,
-    Reply, Result, Service, Target, WatchMode,
+    Answer, Body, CacheScope, CachedBody, Call, CallerKind, Clock, Context, Error, Layer, Phase,
+    Progress, Reply, Result, Service, Target, WatchMode,
 };
 
 use crate::attempt::{Attempt, NotCached};
-use crate::cached_reply::{CachedReply, CallerView};
+use crate::cached_reply::{CachedReply, CallerView, Entry};
 use crate::http::{Credentials, From};
 use crate::identity;
 use crate::key::{BorrowedKey, Key, Parts};
@@ -75,6 +76,16 @@ impl Service for CachingService {
             });
         }
         self.0.answer(place, call)
+    }
+
+    fn keeps(&self, kept: &dyn CachedBody) -> bool {
+        let table = &self.0.table;
+        let kept: &dyn Any = kept;
+        let Some(entry) = kept.downcast_ref::<Entry>() else { return false };
+        let mut places = table.each();
+        // A share of the hits is computed again.
+        !table.settings.verify.is_some()
+            && places.any(|it| it.terms.is_cached() && entry.is_on(&it.terms))
     }
 }
 

@@ -71,6 +71,11 @@ impl Table {
         }
     }
 
+    /// All that were called.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Arc<MethodMemo>> {
+        self.methods.each().chain(self.pages.get())
+    }
+
     fn of_method(&self, method: &Method) -> &Arc<MethodMemo> {
         self.methods.find_or_add(method, || {
             let overrides = self.settings.of(method);
@@ -125,6 +130,6 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.methods.each().chain(self.pages.get()).for_each(|place| place.memo.close());
+        self.each().for_each(|place| place.memo.close());
     }
 }

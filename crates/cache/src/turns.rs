@@ -21,6 +21,11 @@ impl Turns {
         Self { one_in, hits: AtomicU32::new(0) }
     }
 
+    /// Whether any hit is checked.
+    pub(crate) fn is_some(&self) -> bool {
+        self.one_in != 0
+    }
+
     /// Counts a hit, and tells whether it is checked.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {

@@ -6,6 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod follow;
+pub(crate) mod prepare;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::runtime::usage::Counters;
 use crate::services::methods::Methods;
 use crate::services::routes::Routes;
 use crate::socket::activity::UnreadBytes;
+use crate::socket::prepared::PreparedReplies;
 
 /// Leads to a server by the settings that it has now.
 pub(crate) type AppHandle = LatestHandle<App>;
@@ -89,6 +91,8 @@ pub(crate) struct Shared {
     /// Places for queries that are followed.
     pub(crate) followers: Arc<Semaphore>,
     pub(crate) counters: Arc<Counters>,
+    /// Cached replies over HTTP/1.1 that leave as they lie.
+    pub(crate) prepared: Arc<PreparedReplies>,
     /// The share of new traces that are sampled, where there are traces.
     pub(crate) traces: Option<f64>,
 }

@@ -18,6 +18,7 @@
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
 //! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
 //! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections of HTTP; and as much again over all live sessions |
+//! | `prepared_bytes_max` | 16 MiB | cached replies over HTTP/1.1 are printed for each request; 0: always |
 //! | `commands_max` | 10,000 | `resource_exhausted`; the command does not run |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream; a live client waits |
@@ -108,6 +109,10 @@ pub struct Limits {
     /// How many bytes of replies may wait for the clients of all connections: of HTTP, and as many
     /// again of the live protocol, since the two are counted apart.
     pub reply_bytes_waiting_all_max: usize,
+    /// How many bytes responses take that are prepared for requests that come again: cached replies
+    /// over HTTP/1.1, each with its request. Those that were not asked for go first. 0 prepares
+    /// none.
+    pub prepared_bytes_max: usize,
     /// How many commands run at once, over all connections and protocols.
     pub commands_max: usize,
     /// How many connections are open at once, over all listeners.
@@ -157,9 +162,10 @@ pub struct Limits {
 
 impl Limits {
     /// Names of the limits that a server reads at start only; a reload does not change them.
-    pub const READ_AT_START: [&'static str; 11] = [
+    pub const READ_AT_START: [&'static str; 12] = [
         "transfer_rate_min",
         "reply_bytes_waiting_all_max",
+        "prepared_bytes_max",
         "commands_max",
         "connections_max",
         "watches_max",
@@ -191,6 +197,7 @@ impl Default for Limits {
             reply_progress_timeout: Duration::from_secs(60),
             reply_bytes_waiting_max: 64 << 20,
             reply_bytes_waiting_all_max: 1 << 30,
+            prepared_bytes_max: 16 << 20,
             commands_max: 10_000,
             connections_max: 10_000,
             streams_max: 256,

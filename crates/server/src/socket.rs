@@ -6,3 +6,4 @@ pub(crate) mod detect;
 pub(crate) mod gather;
 pub(crate) mod head_timer;
 pub(crate) mod interim;
+pub(crate) mod prepared;

@@ -4,16 +4,18 @@
 //! by its sender. What they take is counted in a [`FormsBudget`], which bounds the forms of all
 //! answers together; what finds no room is made anew each time.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::{Staleness, Validator};
 
 /// Keeps an answer: tells what names it and when it ends, and holds its forms.
-pub trait CachedBody: Send + Sync + 'static {
+pub trait CachedBody: Any + Send + Sync + 'static {
     /// What names the content.
     fn validator(&self) -> Option<Validator>;
 
@@ -22,6 +24,14 @@ pub trait CachedBody: Send + Sync + 'static {
 
     /// What tells when this version of the answer is stale.
     fn staleness(&self, version: u64) -> Arc<dyn Staleness>;
+
+    /// How old this version is, if a call like the one that it was given to would be given it
+    /// again from memory now: the look-up of such a call, which counts as one. `None` by default,
+    /// and wherever that is not sure.
+    fn again(&self, version: u64) -> Option<Duration> {
+        let _ = version;
+        None
+    }
 
     /// The body that is kept.
     fn body(&self) -> &Bytes;

@@ -241,6 +241,11 @@ impl Freshness {
         (std::ptr::eq(kept.as_ptr(), body.as_ptr()) && kept.len() == body.len()).then_some(keeper)
     }
 
+    /// Who keeps the answer, and which version of it this is.
+    pub fn cached_version(&self) -> Option<(&Arc<dyn CachedBody>, u64)> {
+        self.as_kept().map(|kept| (&kept.keeper, kept.version))
+    }
+
     /// Whether anything is known that would allow keeping the answer.
     pub fn is_known(&self) -> bool {
         let told = self.as_known().is_some_and(|known| known.staleness.is_some());

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::{CacheScope, Call, Error, Reply, Result};
+use crate::{CacheScope, CachedBody, Call, Error, Reply, Result};
 
 /// Answers calls.
 ///
@@ -59,6 +59,15 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Whether this service gave the reply that `kept` keeps from its own memory, and does nothing
+    /// else with a call that it answers so. Then whoever has the reply may ask
+    /// [`CachedBody::again`] in place of the service. Not by default: what wraps a service may want
+    /// to see each call.
+    fn keeps(&self, kept: &dyn CachedBody) -> bool {
+        let _ = kept;
+        false
+    }
+
     /// This plain HTTP handler, whose replies to `GET` a server may cache until what they depend on
     /// changes.
     ///
@@ -95,6 +104,10 @@ impl<S: Service + ?Sized> Service for Arc<S> {
 
     fn cache(&self) -> Option<CacheScope> {
         (**self).cache()
+    }
+
+    fn keeps(&self, kept: &dyn CachedBody) -> bool {
+        (**self).keeps(kept)
     }
 }
 

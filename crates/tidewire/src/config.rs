@@ -299,6 +299,9 @@ pub struct LimitsConfig {
     /// See [`Limits::reply_bytes_waiting_all_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub reply_bytes_waiting_all_max: Option<usize>,
+    /// See [`Limits::prepared_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub prepared_bytes_max: Option<usize>,
     /// See [`Limits::commands_max`].
     pub commands_max: Option<usize>,
     /// See [`Limits::connections_max`].
@@ -605,7 +608,8 @@ impl Config {
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
             body_progress_timeout body_progress_bytes_min transfer_rate_min
             unread_body_bytes_max unread_body_timeout reply_progress_timeout
-            reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
+            reply_bytes_waiting_max reply_bytes_waiting_all_max prepared_bytes_max commands_max
+            connections_max
             streams_max watches_max followers_max sessions_parked_max sessions_parked_bytes_max
             drain_timeout drain_grace queue_timeout deadline_min
         }

@@ -30,6 +30,7 @@ use crate::response::counted::CountedBody;
 use crate::response::error::error_response;
 use crate::socket::activity::Activity;
 use crate::socket::gather::GatherHandle;
+use crate::socket::prepared::CachedHit;
 
 /// The hyper service of one HTTP/1.1 connection.
 pub(crate) struct Calls {
@@ -48,6 +49,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         let dispatcher = dispatcher.up_to_date();
         dispatcher.gathering.owes();
         dispatcher.gathering.begin_body(!request.body().is_end_stream());
+        self.activity.requests.begin(request.body().size_hint().exact());
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer; and
             // the library lets go of it after an answer that closes it, without shutting it down.
@@ -101,6 +103,9 @@ impl Future for CountedResponse {
         let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if self.gathering.is_body_abandoned() && !is_upgrade {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(hit) = response.extensions_mut().remove::<CachedHit>() {
+            self.activity.requests.set_hit(hit);
         }
         Poll::Ready(Ok(CountedBody::counted_if_large(response, &self.activity)))
     }

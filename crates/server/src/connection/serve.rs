@@ -54,7 +54,9 @@ pub(crate) async fn serve(
         return Box::pin(server.live.serve_stream(&app, io, first.1, peer, stop)).await;
     }
     let activity = Activity::new(Arc::clone(&app.waiting), &app.limits);
-    let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &app.limits);
+    // Callers may be known by their certificate, of which requests say nothing.
+    let prepared = peer.certificates.is_empty().then_some(&app.prepared);
+    let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &app.limits, prepared);
     let dispatcher =
         Dispatcher::new(Arc::clone(&server), Arc::clone(&app), peer, gathering.clone());
     let taken = Arc::clone(&dispatcher.taken);

@@ -11,12 +11,14 @@ use crate::builtin::health::Health;
 use crate::request::command::Commands;
 use crate::runtime::usage::{Counters, Usage};
 use crate::services::reloadable::ReloadableServices;
+use crate::socket::prepared::PreparedReplies;
 
 /// A running server, seen from beside; cheap to clone. It does not keep the server alive.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) health: Health,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) prepared: Arc<PreparedReplies>,
     pub(crate) commands: Commands,
     pub(crate) methods: Arc<[Method]>,
     pub(crate) interfaces: Arc<[Interface]>,
@@ -63,6 +65,7 @@ impl Shared {
             health,
             offered: self.methods.reloadable().cloned(),
             counters: Arc::clone(&self.counters),
+            prepared: Arc::clone(&self.prepared),
             commands: self.commands.clone(),
             methods: methods.into(),
             interfaces: Arc::clone(&self.interfaces),
@@ -82,7 +85,7 @@ impl Handle {
 
     /// What it is doing, and how often its bounds were reached.
     pub fn usage(&self) -> Usage {
-        self.counters.usage(self.commands.running())
+        self.counters.usage(self.commands.running(), self.prepared.answer_count())
     }
 
     /// The methods that it serves, its own services among them, in the order of their paths.

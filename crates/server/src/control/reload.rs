@@ -41,7 +41,9 @@ impl ReloadHandle {
     pub fn reload(&self, settings: Settings) -> Result<(), StartError> {
         let Some(server) = self.server() else { return Ok(()) };
         server.latest.replace(|app, edition| {
-            settings.edition(Arc::clone(&app.shared), &server.rest, edition)
+            let next = settings.edition(Arc::clone(&app.shared), &server.rest, edition)?;
+            app.prepared.set_edition(edition);
+            Ok(next)
         })
     }
 

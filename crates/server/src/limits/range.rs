@@ -95,6 +95,7 @@ static RANGES: &[Range] = &[
         "limits.reply_bytes_waiting_all_max",
         Bound::Bytes(|l| l.reply_bytes_waiting_all_max as u64, 1, 1 << 50),
     ),
+    range("limits.prepared_bytes_max", Bound::Bytes(|l| l.prepared_bytes_max as u64, 0, 1 << 50)),
     range("limits.commands_max", Bound::Count(|l| l.commands_max as u64, 0, COUNT_MAX)),
     range("limits.connections_max", Bound::Count(|l| l.connections_max as u64, 1, COUNT_MAX)),
     range("limits.streams_max", Bound::Count(|l| u64::from(l.streams_max), 1, u32::MAX as u64)),

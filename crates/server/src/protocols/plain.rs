@@ -11,6 +11,7 @@ use tidewire_service::{Body, Call, Context, Error, HttpTarget, Reply, Result, Se
 
 use self::upgrade::UpgradeRequest;
 use crate::app::App;
+use crate::app::prepare::mark;
 use crate::request::body::{MessageStream, RawBody, RequestBody, check_length};
 use crate::request::observe::Watch;
 use crate::request::run_call::{PendingCall, Run, run};
@@ -75,7 +76,8 @@ impl PlainHttp<'_> {
         watch: Option<Watch>,
     ) -> PlainResponse {
         let mut unread = None;
-        let is_http11 = body.version == Version::HTTP_11;
+        let version = body.version;
+        let is_http11 = version == Version::HTTP_11;
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
         } else {
@@ -85,7 +87,6 @@ impl PlainHttp<'_> {
             if let Err(error) = check_length(declared, bytes_max) {
                 return PlainResponse::failed(&error);
             }
-            let version = body.version;
             let counter = watch.map(|watch| watch.counter());
             let mut body = RequestBody::new(body, counter).limit(bytes_max);
             if let Some(stream) = stream {
@@ -108,7 +109,16 @@ impl PlainHttp<'_> {
             return PlainResponse::Late(upgrade::answer(self.app, running, request));
         }
         let response = match running {
-            Run::Ready(Ok(reply)) => PlainResponse::Answered(reply),
+            Run::Ready(Ok(reply)) => {
+                match self.app.cached_hit((self.service, None), version, &reply.freshness) {
+                    None => PlainResponse::Answered(reply),
+                    hit => {
+                        let mut response = page(*reply, ResponseBody::plain);
+                        mark(&mut response, hit);
+                        PlainResponse::Ready(Box::new(response))
+                    }
+                }
+            }
             Run::Ready(Err(error)) => PlainResponse::failed(&error),
             Run::Pending(waiting) => PlainResponse::Running(waiting),
         };

@@ -26,6 +26,7 @@ use tidewire_service::{
 
 use self::describe::RequestRules;
 use crate::app::App;
+use crate::app::prepare::mark;
 use crate::gate::access::AccessGate;
 use crate::gate::access_error::AccessError;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
@@ -35,6 +36,7 @@ use crate::request::inbound::InboundRequest;
 use crate::request::run_call::run;
 use crate::response::error::{error_response, error_response_in};
 use crate::response::page::uncached;
+use crate::socket::prepared::CachedHit;
 
 /// The REST bindings of a server and the services behind them.
 pub(crate) struct Rest {
@@ -129,11 +131,12 @@ impl Rest {
 struct RestAnswer {
     response: Response<Body>,
     keeper: Option<Arc<dyn CachedBody>>,
+    hit: Option<CachedHit>,
 }
 
 impl From<Response<Body>> for RestAnswer {
     fn from(response: Response<Body>) -> Self {
-        Self { response, keeper: None }
+        Self { response, keeper: None, hit: None }
     }
 }
 
@@ -154,7 +157,7 @@ impl Transcoder {
         let gzip = compresses && compress::accepted(request.context.headers());
         async move {
             let answered = self.answer(request).await;
-            let RestAnswer { mut response, keeper } =
+            let RestAnswer { mut response, keeper, hit } =
                 answered.unwrap_or_else(|error| refusal(self.binding.options(), &error).into());
             if is_get {
                 uncached(response.headers_mut());
@@ -165,7 +168,9 @@ impl Transcoder {
             } else {
                 response
             };
-            if is_head { without_body(response) } else { response }
+            let mut response = if is_head { without_body(response) } else { response };
+            mark(&mut response, hit);
+            response
         }
     }
 
@@ -230,13 +235,15 @@ impl Transcoder {
                 Body::Full(message) => reply.freshness.keeper(message).cloned(),
                 _ => None,
             };
+            let service = (&*self.service, None);
+            let hit = self.app.cached_hit(service, version, &reply.freshness);
             let kept = keeper.as_deref();
             let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
             events::vary(&self.binding, &mut response);
             if let Some(script) = script {
                 response.extensions_mut().insert(script);
             }
-            Ok(RestAnswer { response, keeper })
+            Ok(RestAnswer { response, keeper, hit })
         }
     }
 }

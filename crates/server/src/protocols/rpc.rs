@@ -31,6 +31,7 @@ use self::request::Messages;
 pub(crate) use self::response::{error_response, whole};
 use self::response::{many, one};
 use crate::app::App;
+use crate::app::prepare::mark;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::failure_log::log;
@@ -278,12 +279,16 @@ impl RpcCall {
         let script = app.faults.then(|| reply.script().cloned()).flatten();
         let loses_end = faults::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
+        let service = (&*self.entry.service, self.entry.edition);
+        let hit = app.cached_hit(service, self.version, &reply.freshness);
         if is_get {
             add_etag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
                 tidewire_service::vary(&mut reply.headers, "accept-encoding");
-                return Ok(page::response(reply, ResponseBody::plain));
+                let mut response = page::response(reply, ResponseBody::plain);
+                mark(&mut response, hit);
+                return Ok(response);
             }
         }
         let mut response = if exchange.is_single_reply() {
@@ -298,6 +303,7 @@ impl RpcCall {
         if let Some(script) = script {
             response.extensions_mut().insert(script);
         }
+        mark(&mut response, hit);
         Ok(response)
     }
 }

@@ -83,6 +83,8 @@ pub struct Usage {
     pub calls_waiting: usize,
     /// Commands that run in tasks of the server.
     pub commands_running: usize,
+    /// Requests since the start that were answered by a response prepared for them.
+    pub prepared_answers: u64,
     /// How often each bound was reached since the start.
     pub reached: Vec<(Bound, u64)>,
 }
@@ -103,13 +105,14 @@ impl Counters {
         ConnectionCount::new(&self.calls_waiting)
     }
 
-    pub(crate) fn usage(&self, commands_running: usize) -> Usage {
+    pub(crate) fn usage(&self, commands_running: usize, prepared_answers: u64) -> Usage {
         let reached = |bound| (bound, self.reached[bound as usize].load(Ordering::Relaxed));
         Usage {
             connections_accepted: self.accepted.load(Ordering::Relaxed),
             connections_open: self.open.load(Ordering::Relaxed),
             calls_waiting: self.calls_waiting.load(Ordering::Relaxed),
             commands_running,
+            prepared_answers,
             reached: Bound::ALL.map(reached).to_vec(),
         }
     }
@@ -142,7 +145,7 @@ mod tests {
             assert_eq!(bound as usize, times);
             (0..times).for_each(|_| counters.reach(bound));
         }
-        let usage = counters.usage(0);
+        let usage = counters.usage(0, 0);
         for (times, (bound, count)) in usage.reached.into_iter().enumerate() {
             assert_eq!(count, times as u64, "{}", bound.key());
         }

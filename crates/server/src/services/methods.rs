@@ -34,7 +34,8 @@ impl Methods {
         service: &Arc<dyn Service>,
     ) -> Result<(), String> {
         for method in interface.methods() {
-            let entry = Entry { method: method.clone(), service: Arc::clone(service) };
+            let service = Arc::clone(service);
+            let entry = Entry { method: method.clone(), service, edition: None };
             let offered = self.offered.as_ref().map(|offered| offered.now());
             let is_taken =
                 offered.is_some_and(|offered| offered.methods.contains_key(&*method.path));
@@ -51,7 +52,8 @@ impl Methods {
         let interface = service.interface();
         let service: Arc<dyn Service> = Arc::new(service);
         for method in interface.methods() {
-            let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
+            let service = Arc::clone(&service);
+            let entry = Entry { method: method.clone(), service, edition: None };
             self.own.entry(method.path.to_string()).or_insert_with(|| Arc::new(entry));
         }
         self

@@ -62,6 +62,11 @@ impl ReloadableServices {
         offered
     }
 
+    /// Where it comes from.
+    pub(crate) fn source(&self) -> Arc<dyn ServiceSource> {
+        Arc::clone(&self.offer)
+    }
+
     /// What is offered now.
     pub(crate) fn now(&self) -> Arc<Edition> {
         let number = self.offer.edition();
@@ -96,7 +101,11 @@ impl ReloadableServices {
                 };
             let service = stack(&self.layers, service);
             for method in interface.methods() {
-                let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
+                let entry = Entry {
+                    method: method.clone(),
+                    service: Arc::clone(&service),
+                    edition: Some(number),
+                };
                 edition.methods.insert(method.path.to_string(), Arc::new(entry));
             }
             edition.services.push((interface, service));

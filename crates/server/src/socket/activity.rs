@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tidewire_service::{Error, Outcome, Result};
 
 use crate::limits::Limits;
+use crate::socket::prepared::RequestProgress;
 
 /// What the parts of a connection tell each other of its peer.
 #[derive(Debug)]
@@ -31,6 +32,10 @@ pub(crate) struct Activity {
     had_head: AtomicBool,
     /// HTTP/1.1: no call runs, and the next head is not there.
     waits_for_head: AtomicBool,
+    /// HTTP/1.1: something is to be written, and the peer takes no more.
+    is_blocked: AtomicBool,
+    /// HTTP/1.1: how far the HTTP library is.
+    pub(crate) requests: RequestProgress,
     /// How many calls run, and how many began and ended, whichever.
     calls: AtomicUsize,
     changes: AtomicUsize,
@@ -95,6 +100,8 @@ impl Activity {
             reads: AtomicUsize::new(0),
             had_head: AtomicBool::new(false),
             waits_for_head: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
+            requests: RequestProgress::default(),
             calls: AtomicUsize::new(0),
             changes: AtomicUsize::new(0),
             left: Default::default(),
@@ -125,7 +132,14 @@ impl Activity {
     }
 
     pub(crate) fn waits_for_head(&self) -> bool {
-        self.waits_for_head.load(Ordering::Relaxed)
+        self.waits_for_head.load(Ordering::Relaxed) && !self.is_blocked.load(Ordering::Relaxed)
+    }
+
+    /// Something is to be written, of HTTP/1.1, and the peer takes no more; or all was taken.
+    pub(crate) fn set_blocked(&self, is_blocked: bool) {
+        if self.is_blocked.load(Ordering::Relaxed) != is_blocked {
+            self.is_blocked.store(is_blocked, Ordering::Relaxed);
+        }
     }
 
     /// How many calls have a slot.

@@ -45,6 +45,7 @@ use crate::limits::Limits;
 use crate::socket::activity::Activity;
 use crate::socket::detect::DetectedProtocol;
 use crate::socket::interim::InterimQueue;
+use crate::socket::prepared::{PreparedConnection, PreparedReplies};
 
 /// A connection whose small writes are held back.
 pub(crate) struct Gather<IO> {
@@ -57,6 +58,10 @@ pub(crate) struct Gather<IO> {
     patience: StallLimit,
     linger: Linger,
     state: GatherHandle,
+    /// What is answered beside the HTTP library; nothing over HTTP/2.
+    prepared: Option<Box<PreparedConnection>>,
+    /// The library may have something to write that is not here yet.
+    has_unflushed: bool,
 }
 
 /// What is still read once nothing more is written.
@@ -191,6 +196,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         (speaks, first): (DetectedProtocol, Bytes),
         activity: Arc<Activity>,
         limits: &Limits,
+        prepared: Option<&Arc<PreparedReplies>>,
     ) -> (Self, GatherHandle) {
         let state = GatherHandle::default();
         if speaks == DetectedProtocol::Http2 {
@@ -203,8 +209,23 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
             sleep: None,
         };
         let held = Vec::new();
-        let state_too = state.clone();
-        (Self { io, first, held, written: 0, activity, patience, linger, state }, state_too)
+        let is_http1 = speaks == DetectedProtocol::Http1;
+        let prepared = prepared.filter(|prepared| is_http1 && prepared.is_on());
+        let prepared = prepared.map(|it| Box::new(PreparedConnection::new(Arc::clone(it))));
+        let handle = state.clone();
+        let gather = Self {
+            io,
+            first,
+            held,
+            written: 0,
+            activity,
+            patience,
+            linger,
+            state,
+            prepared,
+            has_unflushed: false,
+        };
+        (gather, handle)
     }
 
     /// Writes what is held, and flushes.
@@ -212,7 +233,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         while self.written < self.held.len() {
             let io = Pin::new(&mut self.io);
             let written = io.poll_write(cx, &self.held[self.written..]);
-            let count = ready!(self.patience.poll(written, cx))?;
+            let written = self.patience.poll(written, cx);
+            self.activity.set_blocked(written.is_pending());
+            let count = ready!(written)?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -223,6 +246,88 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         self.state.0.flush_due.store(false, Ordering::Relaxed);
         self.state.0.through.store(false, Ordering::Relaxed);
         Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    /// Reads what there is, once what is held is written, unless an answer will come.
+    fn poll_piece(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.held.is_empty()
+            && (self.state.is_direct() || !self.state.0.owes.load(Ordering::Relaxed))
+        {
+            ready!(self.poll_release(cx))?;
+        }
+        if !self.first.is_empty() {
+            self.take_first(buf);
+            return Poll::Ready(Ok(()));
+        }
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        self.activity.read();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves what was read before.
+    fn take_first(&mut self, buf: &mut ReadBuf<'_>) {
+        let count = self.first.len().min(buf.remaining());
+        buf.put_slice(&self.first[..count]);
+        self.first.advance(count);
+        if self.first.is_empty() {
+            self.first = Bytes::new();
+        }
+    }
+
+    /// The same, and answers those requests whose responses are prepared (`socket/prepared.rs`).
+    fn poll_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(mut prepared) = self.prepared.take() else { return self.poll_piece(cx, buf) };
+        let polled = self.poll_unprepared(cx, buf, &mut prepared);
+        self.prepared = Some(prepared);
+        polled
+    }
+
+    /// Reads until there is a request that has to be computed, or a part of one.
+    fn poll_unprepared(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+        prepared: &mut PreparedConnection,
+    ) -> Poll<io::Result<()>> {
+        let progress = &Arc::clone(&self.activity).requests;
+        if self.has_unflushed || !prepared.is_between_requests(progress) {
+            ready!(self.poll_piece(cx, buf))?;
+            prepared.give_more(buf.filled(), progress);
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            if self.held.len() > HELD_MAX || self.first.is_empty() && !self.held.is_empty() {
+                ready!(self.poll_release(cx))?;
+            }
+            if self.first.is_empty() {
+                ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+            } else {
+                self.take_first(buf);
+            }
+            let read = buf.filled().len();
+            let answered = prepared.answer(buf.filled(), &mut self.held);
+            if answered > 0 {
+                progress.count_answered();
+            }
+            if answered == read && read > 0 {
+                buf.clear();
+                continue;
+            }
+            if answered > 0 {
+                buf.filled_mut().copy_within(answered.., 0);
+                buf.set_filled(read - answered);
+            }
+            prepared.give(buf.filled(), progress);
+            if !self.held.is_empty() {
+                self.state.0.flush_due.store(true, Ordering::Relaxed);
+            }
+            self.activity.read();
+            return Poll::Ready(Ok(()));
+        }
     }
 
     /// Makes room for `length` bytes; false when they are too many to hold.
@@ -244,22 +349,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gather<IO> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if !this.held.is_empty()
-            && (this.state.is_direct() || !this.state.0.owes.load(Ordering::Relaxed))
-        {
-            ready!(this.poll_release(cx))?;
+        let looks = this.prepared.as_ref().is_some_and(|prepared| prepared.is_used());
+        if looks && !this.state.is_direct() {
+            return this.poll_request(cx, buf);
         }
-        if !this.first.is_empty() {
-            let count = this.first.len().min(buf.remaining());
-            buf.put_slice(&this.first[..count]);
-            this.first.advance(count);
-            if this.first.is_empty() {
-                this.first = Bytes::new();
-            }
-            return Poll::Ready(Ok(()));
+        ready!(this.poll_piece(cx, buf))?;
+        if let Some(prepared) = &mut this.prepared {
+            prepared.give_more(buf.filled(), &this.activity.requests);
         }
-        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        this.activity.read();
         Poll::Ready(Ok(()))
     }
 }
@@ -272,6 +369,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         this.state.0.owes.store(false, Ordering::Relaxed);
+        if let Some(prepared) = &mut this.prepared {
+            prepared.write(data, !this.has_unflushed, &this.activity.requests);
+        }
+        this.has_unflushed = true;
         if !ready!(this.poll_room(cx, data.len()))? {
             let written = Pin::new(&mut this.io).poll_write(cx, data);
             return this.patience.poll(written, cx);
@@ -283,6 +384,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         // The library has nothing left to write.
+        this.has_unflushed = false;
         if this.state.0.interim.has_some() {
             this.state.0.interim.take_into(&mut this.held);
             this.state.0.through.store(true, Ordering::Relaxed);

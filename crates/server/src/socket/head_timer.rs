@@ -11,7 +11,8 @@
 //! | nothing is there | `limits.idle_timeout` |
 //! | a part is there | `limits.header_read_timeout`, from its first byte |
 //!
-//! A part that came together with the request before it counts as nothing until more comes.
+//! A part that came together with the request before it counts as nothing until more comes. A
+//! request that is answered beside the library (`socket/prepared.rs`) is one before.
 //!
 //! A connection has one [`Alarm`] for all of its heads. One that is set already, and not too late,
 //! is left as it is, and set anew only when it rings too early; so most heads set none.
@@ -65,9 +66,11 @@ impl HeadTimer {
 
 impl Timer for HeadTimer {
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        self.0.activity.requests.await_head();
         Box::pin(HeadTimeout {
             timer: Arc::clone(&self.0),
             reads: self.0.activity.reads(),
+            answered: self.0.activity.requests.answer_count(),
             // What told that this is HTTP/1.1 is part of its first head.
             is_within: self.0.activity.is_first_head(),
             until: None,
@@ -89,6 +92,8 @@ struct HeadTimeout {
     timer: Arc<Shared>,
     /// How often something was read when the wait began.
     reads: usize,
+    /// How often requests were answered beside the library before.
+    answered: usize,
     is_within: bool,
     /// Since it was first looked at.
     until: Option<tokio::time::Instant>,
@@ -101,6 +106,13 @@ impl Future for HeadTimeout {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
+        let answered = this.timer.activity.requests.answer_count();
+        if answered != this.answered {
+            // The wait begins anew.
+            this.answered = answered;
+            this.is_within = false;
+            this.until = None;
+        }
         if !this.is_within && this.reads != this.timer.activity.reads() {
             this.is_within = true;
             this.until = None;
@@ -151,3 +163,34 @@ impl Alarm {
 
 /// More than anybody waits.
 const FAR: Duration = Duration::from_secs(86_400);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::socket::activity::UnreadBytes;
+
+    async fn look(sleep: &mut Pin<Box<dyn Sleep>>) -> Poll<()> {
+        poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_answered_beside_the_library_begins_the_wait_anew() {
+        let limits = Limits { idle_timeout: Duration::from_secs(100), ..Limits::default() };
+        let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
+        let timer = HeadTimer::new(Arc::clone(&activity), &limits);
+        drop(timer.sleep(HeadTimer::TOLD));
+        let mut sleep = timer.sleep(HeadTimer::TOLD);
+        for _ in 0..3 {
+            assert!(look(&mut sleep).await.is_pending());
+            tokio::time::advance(Duration::from_secs(90)).await;
+            activity.requests.count_answered();
+        }
+        assert!(look(&mut sleep).await.is_pending());
+        tokio::time::advance(Duration::from_secs(99)).await;
+        assert!(look(&mut sleep).await.is_pending());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(look(&mut sleep).await.is_ready());
+    }
+}

@@ -9,6 +9,7 @@ mod docs;
 mod host;
 mod http;
 mod http1;
+mod prepared;
 mod refused;
 mod reload;
 mod rest;

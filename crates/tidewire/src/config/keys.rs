@@ -152,6 +152,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("limits.reply_bytes_waiting_max", "64MiB", "64MiB", "unread reply bytes of one connection"),
     key("limits.reply_bytes_waiting_all_max", "1GiB", "1GiB", "the same, over all connections"),
+    key(
+        "limits.prepared_bytes_max",
+        "16MiB",
+        "16MiB",
+        "cached replies over HTTP/1.1 that are ready for a request that comes again; 0 for none",
+    ),
     key("limits.commands_max", "10000", "10000", "concurrent commands"),
     key("limits.connections_max", "10000", "10000", "open connections"),
     key("limits.streams_max", "256", "256", "concurrent calls on one HTTP/2 or live connection"),

@@ -28,6 +28,7 @@ use crate::services::methods::Methods;
 use crate::services::reloadable::layered;
 use crate::services::routes::Routes;
 use crate::socket::activity::UnreadBytes;
+use crate::socket::prepared::PreparedReplies;
 
 /// What a server serves, within its layers.
 struct Tables {
@@ -156,6 +157,7 @@ impl Builder {
         let tasks = TaskTracker::new();
         let latest = self.reload.app();
         let live = Live::new(latest.clone(), &self.limits, self.command_keys, tasks.clone());
+        let source = methods.reloadable().map(|reloadable| reloadable.source());
         let shared = Shared {
             latest: latest.clone(),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
@@ -177,6 +179,7 @@ impl Builder {
             web_json_to_routes: self.web_json_to_routes,
             methods_see_host: self.methods_see_host,
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
+            prepared: Arc::new(PreparedReplies::new(self.limits.prepared_bytes_max, source)),
             has_docs,
         };
         let app = settings.edition(Arc::new(shared), &rest, 0)?;

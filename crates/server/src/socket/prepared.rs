@@ -1,0 +1,269 @@
+//! Cached replies over HTTP/1.1 that leave as they lie: the bytes of a response, by the bytes of
+//! the request that it answers.
+//!
+//! ```text
+//! bytes ─▶ connection.rs: between two requests? ─▶ the same bytes as before? ─▶ still in memory? ─▶ written
+//!                           └──────── no ──────────────┴──────── no ──────────────┴──▶ the HTTP library
+//! ```
+//!
+//! A reply from memory costs little beside reading a head into maps, finding its method, making a
+//! message of its path and printing a head for the answer. Clients send the same bytes again for
+//! the same question. So the second time that the cache answers these bytes, the response is
+//! prepared: the next time nothing is read or printed, and only memory is asked.
+//!
+//! | is prepared | because |
+//! |---|---|
+//! | what the cache of the server answered, and nothing around it | a layer outside may want to see each call ([`Service::keeps`](tidewire_service::Service::keeps)) |
+//! | where no gate, observer or trace looks at requests, nor anything at addresses | each may say something else of the next one |
+//! | a request that came as one piece, to its last byte, of at most [`REQUEST_BYTES_MAX`] | it is compared byte by byte |
+//! | one without `authorization` and `cookie` | what is prepared lies in memory with its request |
+//! | a response of at most [`RESPONSE_BYTES_MAX`], after which the connection goes on | copies have to be worth it |
+//!
+//! Memory is asked for each request, by the look-up of a call (`CachedBody::again`): what changed,
+//! expired or was evicted is not given, and what is given counts as used. Other settings of the
+//! server, or other services in place of reloadable ones, are other editions: what was prepared
+//! before them is not given.
+//!
+//! All of it takes at most `limits.prepared_bytes_max`; past it what was not used goes first.
+
+mod connection;
+mod hit;
+mod progress;
+mod reply;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use memchr::memmem::Finder;
+use parking_lot::RwLock;
+use tidewire_service::ServiceSource;
+
+pub(crate) use self::connection::PreparedConnection;
+pub(crate) use self::hit::CachedHit;
+pub(crate) use self::progress::RequestProgress;
+use self::reply::PreparedReply;
+
+/// The responses of one server that are prepared.
+pub(crate) struct PreparedReplies {
+    shards: Box<[RwLock<Shard>]>,
+    /// What one shard may take.
+    shard_bytes_max: usize,
+    hasher: RandomState,
+    /// Requests that were answered from memory once, by their hash; an older one makes room.
+    first_sights: Box<[AtomicU64]>,
+    /// Whether the cache has answered anything yet: until then connections keep no account.
+    is_used: AtomicBool,
+    /// The edition of the server's settings.
+    edition: AtomicU64,
+    source: Option<Arc<dyn ServiceSource>>,
+}
+
+#[derive(Default)]
+struct Shard {
+    replies: HashMap<u64, PreparedReply, BuildHasherDefault<Hashed>>,
+    /// The oldest first.
+    order: VecDeque<u64>,
+    bytes: usize,
+    answered: AtomicU64,
+}
+
+/// The hasher of what is a hash.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl PreparedReplies {
+    /// Nothing is prepared yet; all may take so many bytes, none for 0. `source` is that of the
+    /// services that may change.
+    pub(crate) fn new(bytes_max: usize, source: Option<Arc<dyn ServiceSource>>) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            shard_bytes_max: bytes_max / SHARDS,
+            hasher: RandomState::default(),
+            first_sights: (0..FIRST_SIGHTS).map(|_| AtomicU64::new(0)).collect(),
+            is_used: AtomicBool::new(false),
+            edition: AtomicU64::new(0),
+            source,
+        }
+    }
+
+    /// Whether anything may be prepared at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.shard_bytes_max > 0
+    }
+
+    /// Whether the cache has answered anything yet.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// How many requests were answered.
+    pub(crate) fn answer_count(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.read().answered.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The cache answers.
+    pub(crate) fn begin(&self) {
+        if self.is_on() && !self.is_used() {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The server has other settings: nothing that was prepared before is given any more.
+    pub(crate) fn set_edition(&self, edition: u64) {
+        self.edition.store(edition, Ordering::Release);
+    }
+
+    /// Answers requests that `input` begins with: appends their responses, and says how many bytes
+    /// they are.
+    fn answer(&self, input: &[u8], output: &mut Vec<u8>) -> usize {
+        if input.len() <= REQUEST_BYTES_MAX && self.answer_one(input, output) {
+            return input.len();
+        }
+        // Pipelined: requests without a body end with their heads.
+        let mut begin = 0;
+        while let Some(end) = bodiless_end(&input[begin..]).map(|end| begin + end) {
+            if end - begin > REQUEST_BYTES_MAX
+                || end - begin == input.len()
+                || !self.answer_one(&input[begin..end], output)
+            {
+                break;
+            }
+            begin = end;
+        }
+        begin
+    }
+
+    fn answer_one(&self, request: &[u8], output: &mut Vec<u8>) -> bool {
+        let hash = self.hasher.hash_one(request);
+        let shard = self.shard(hash);
+        let found = shard.read();
+        let Some(reply) = found.replies.get(&hash) else { return false };
+        if !reply.answers(request) {
+            return false;
+        }
+        match self.age(reply.hit()) {
+            Some(age) => {
+                reply.write(age, output);
+                found.answered.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            // It is prepared anew once it was answered from memory twice again.
+            None => {
+                if reply.end() {
+                    self.first_sight(hash).store(0, Ordering::Relaxed);
+                }
+                false
+            }
+        }
+    }
+
+    /// How old a reply is that would be given again now; `None` where that is not sure.
+    fn age(&self, hit: &CachedHit) -> Option<Duration> {
+        let offered = || self.source.as_ref().map(|source| source.edition());
+        if hit.edition != self.edition.load(Ordering::Acquire)
+            || hit.offered.is_some() && hit.offered != offered()
+        {
+            return None;
+        }
+        hit.kept.upgrade()?.again(hit.version)
+    }
+
+    /// The cache answered `request` by `response`: prepares it, the second time.
+    fn learn(&self, request: &[u8], response: &[u8], hit: CachedHit) {
+        let hash = self.hasher.hash_one(request);
+        if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
+            return;
+        }
+        let Some(age) = self.age(&hit) else { return };
+        let Some(reply) = PreparedReply::of(request, response, hit, age) else { return };
+        if reply.bytes() <= self.shard_bytes_max {
+            let gone = self.shard(hash).write().add(hash, reply, self.shard_bytes_max);
+            drop(gone);
+        }
+    }
+
+    fn first_sight(&self, hash: u64) -> &AtomicU64 {
+        &self.first_sights[hash as usize % FIRST_SIGHTS]
+    }
+
+    /// The upper bits; the table of a shard goes by the lower ones.
+    fn shard(&self, hash: u64) -> &RwLock<Shard> {
+        &self.shards[(hash >> (u64::BITS - SHARDS.ilog2())) as usize]
+    }
+}
+
+impl Shard {
+    /// Adds a reply; what makes room for it is dropped by the caller.
+    fn add(&mut self, hash: u64, reply: PreparedReply, bytes_max: usize) -> Vec<PreparedReply> {
+        self.bytes += reply.bytes();
+        let mut gone: Vec<_> = self.replies.insert(hash, reply).into_iter().collect();
+        if gone.is_empty() {
+            self.order.push_back(hash);
+        }
+        self.bytes -= gone.iter().map(PreparedReply::bytes).sum::<usize>();
+        while self.bytes > bytes_max {
+            let Some(oldest) = self.order.pop_front() else { break };
+            match self.replies.get(&oldest) {
+                Some(reply) if reply.take_used() => self.order.push_back(oldest),
+                Some(_) => gone.extend(self.take(oldest)),
+                None => {}
+            }
+        }
+        gone
+    }
+
+    fn take(&mut self, hash: u64) -> Option<PreparedReply> {
+        let reply = self.replies.remove(&hash)?;
+        self.bytes -= reply.bytes();
+        Some(reply)
+    }
+}
+
+impl fmt::Debug for PreparedReplies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedReplies").field("is_used", &self.is_used).finish_non_exhaustive()
+    }
+}
+
+/// Where the first request ends, if it is one that has no body by its verb, and its head is there.
+fn bodiless_end(input: &[u8]) -> Option<usize> {
+    let is_bodiless = input.starts_with(b"GET ") || input.starts_with(b"HEAD ");
+    if is_bodiless { head_end(input) } else { None }
+}
+
+/// Where the first head ends.
+fn head_end(input: &[u8]) -> Option<usize> {
+    static FINDER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(HEAD_END));
+    FINDER.find(input).map(|at| at + HEAD_END.len())
+}
+
+const HEAD_END: &[u8] = b"\r\n\r\n";
+/// The largest request that is compared.
+const REQUEST_BYTES_MAX: usize = 4 << 10;
+/// The largest response that is prepared.
+const RESPONSE_BYTES_MAX: usize = 32 << 10;
+/// Those who look and those who add meet seldom.
+const SHARDS: usize = 16;
+/// How many requests are known to have been answered from memory once.
+const FIRST_SIGHTS: usize = 4096;
+
+#[cfg(test)]
+mod tests;
