@@ -43,11 +43,23 @@ impl<V> Options<V> {
         self.error_ttl.get()
     }
 
+    #[inline(always)]
     pub(crate) fn heap_bytes(&self, value: &V) -> usize {
+        if self.weigh.is_set() { self.weigh_by_function(value) } else { 0 }
+    }
+
+    #[inline(never)]
+    fn weigh_by_function(&self, value: &V) -> usize {
         self.weigh.get().map_or(0, |weigh| weigh(value))
     }
 
+    #[inline(always)]
     pub(crate) fn fingerprint(&self, value: &V) -> Option<u64> {
+        if self.fingerprint.is_set() { self.fingerprint_by_function(value) } else { None }
+    }
+
+    #[inline(never)]
+    fn fingerprint_by_function(&self, value: &V) -> Option<u64> {
         self.fingerprint.get().map(|fingerprint| fingerprint(value))
     }
 
@@ -88,8 +100,12 @@ impl<F: ?Sized> Function<F> {
         drop(not_needed);
     }
 
+    fn is_set(&self) -> bool {
+        self.is_set.load(Acquire)
+    }
+
     fn get(&self) -> Option<Arc<F>> {
-        if self.is_set.load(Acquire) { self.function.lock().clone() } else { None }
+        self.function.lock().clone()
     }
 
     fn close(&self) {
