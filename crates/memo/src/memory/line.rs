@@ -36,6 +36,8 @@ pub(crate) struct Line {
     pub(crate) block: Cell<*const Block>,
     /// The slot that was tried last.
     pub(crate) next: Cell<usize>,
+    /// Where it is among the lines of all threads; looked at under their lock.
+    place: AtomicUsize,
 }
 
 /// Proof that this thread is pinned: pointers loaded while it lives stay valid while it lives.
@@ -154,9 +156,24 @@ impl Line {
             return self.word.store(ENDED, Relaxed);
         }
         self.block.set(hazard::claim());
-        LINES.lock().push(KnownLine(self));
+        let mut lines = LINES.lock();
+        self.place.store(lines.len(), Relaxed);
+        lines.push(KnownLine(self));
+        drop(lines);
         self.idle.set(if barrier::is_asymmetric() { IDLE } else { BUSY });
         self.settle();
+    }
+
+    /// The thread ends: the last line takes its place, so that many threads that end at once do not
+    /// look at each other.
+    fn leave(&self) {
+        let mut lines = LINES.lock();
+        let place = self.place.load(Relaxed);
+        lines.swap_remove(place);
+        if let Some(moved) = lines.get(place) {
+            // SAFETY: a line is taken out, under this lock, before its thread ends.
+            unsafe { &*moved.0 }.place.store(place, Relaxed);
+        }
     }
 
     /// Sets the word to what it is between pins.
@@ -256,7 +273,7 @@ impl Drop for AtExit {
         if block.is_null() {
             return;
         }
-        LINES.lock().retain(|known| !ptr::eq(known.0, line));
+        line.leave();
         // SAFETY: blocks are leaked.
         hazard::give_back(unsafe { &*block });
         line.idle.set(ENDED);
@@ -277,6 +294,7 @@ sync::thread_local! {
             frame: Cell::new(ptr::null()),
             block: Cell::new(ptr::null()),
             next: Cell::new(0),
+            place: AtomicUsize::new(0),
         }
     };
 }
