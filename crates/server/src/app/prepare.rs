@@ -7,11 +7,11 @@ use crate::app::App;
 use crate::socket::prepared::CachedHit;
 
 impl App {
-    /// What a reply of `service`, which is of this edition of what is offered, is prepared by, if
-    /// the cache gave it; `None` where something would look at the next request before the cache.
+    /// What a reply of `service` is prepared by, if the cache gave it; `None` where something would
+    /// look at the next request before the cache.
     pub(crate) fn cached_hit(
         &self,
-        (service, offered): (&dyn Service, Option<u64>),
+        service: &dyn Service,
         version: Version,
         freshness: &Freshness,
     ) -> Option<CachedHit> {
@@ -26,7 +26,7 @@ impl App {
             return None;
         }
         self.prepared.begin();
-        Some(CachedHit::new((kept, of), self.edition, offered))
+        Some(CachedHit::new(kept, of, self.edition))
     }
 }
 

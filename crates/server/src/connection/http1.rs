@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, DATE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
@@ -104,7 +104,10 @@ impl Future for CountedResponse {
         if self.gathering.is_body_abandoned() && !is_upgrade {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if let Some(hit) = response.extensions_mut().remove::<CachedHit>() {
+        if let Some(hit) = response.extensions_mut().remove::<CachedHit>()
+            // Whoever says a date of his own means it.
+            && !response.headers().contains_key(DATE)
+        {
             self.activity.requests.set_hit(hit);
         }
         Poll::Ready(Ok(CountedBody::counted_if_large(response, &self.activity)))

@@ -110,7 +110,7 @@ impl PlainHttp<'_> {
         }
         let response = match running {
             Run::Ready(Ok(reply)) => {
-                match self.app.cached_hit((self.service, None), version, &reply.freshness) {
+                match self.app.cached_hit(self.service, version, &reply.freshness) {
                     None => PlainResponse::Answered(reply),
                     hit => {
                         let mut response = page(*reply, ResponseBody::plain);

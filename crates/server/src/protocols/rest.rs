@@ -235,8 +235,7 @@ impl Transcoder {
                 Body::Full(message) => reply.freshness.keeper(message).cloned(),
                 _ => None,
             };
-            let service = (&*self.service, None);
-            let hit = self.app.cached_hit(service, version, &reply.freshness);
+            let hit = self.app.cached_hit(&*self.service, version, &reply.freshness);
             let kept = keeper.as_deref();
             let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
             events::vary(&self.binding, &mut response);

@@ -279,8 +279,7 @@ impl RpcCall {
         let script = app.faults.then(|| reply.script().cloned()).flatten();
         let loses_end = faults::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
-        let service = (&*self.entry.service, self.entry.edition);
-        let hit = app.cached_hit(service, self.version, &reply.freshness);
+        let hit = app.cached_hit(&*self.entry.service, self.version, &reply.freshness);
         if is_get {
             add_etag(&mut reply, &self.held, "");
             if reply.is_unchanged() {

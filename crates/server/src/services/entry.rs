@@ -8,6 +8,4 @@ use tidewire_service::{Method, Service};
 pub(crate) struct Entry {
     pub(crate) method: Method,
     pub(crate) service: Arc<dyn Service>,
-    /// The edition of what is offered, if it is of that.
-    pub(crate) edition: Option<u64>,
 }

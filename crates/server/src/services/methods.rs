@@ -34,8 +34,7 @@ impl Methods {
         service: &Arc<dyn Service>,
     ) -> Result<(), String> {
         for method in interface.methods() {
-            let service = Arc::clone(service);
-            let entry = Entry { method: method.clone(), service, edition: None };
+            let entry = Entry { method: method.clone(), service: Arc::clone(service) };
             let offered = self.offered.as_ref().map(|offered| offered.now());
             let is_taken =
                 offered.is_some_and(|offered| offered.methods.contains_key(&*method.path));
@@ -52,8 +51,7 @@ impl Methods {
         let interface = service.interface();
         let service: Arc<dyn Service> = Arc::new(service);
         for method in interface.methods() {
-            let service = Arc::clone(&service);
-            let entry = Entry { method: method.clone(), service, edition: None };
+            let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
             self.own.entry(method.path.to_string()).or_insert_with(|| Arc::new(entry));
         }
         self

@@ -101,11 +101,7 @@ impl ReloadableServices {
                 };
             let service = stack(&self.layers, service);
             for method in interface.methods() {
-                let entry = Entry {
-                    method: method.clone(),
-                    service: Arc::clone(&service),
-                    edition: Some(number),
-                };
+                let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
                 edition.methods.insert(method.path.to_string(), Arc::new(entry));
             }
             edition.services.push((interface, service));

@@ -132,7 +132,12 @@ impl Activity {
     }
 
     pub(crate) fn waits_for_head(&self) -> bool {
-        self.waits_for_head.load(Ordering::Relaxed) && !self.is_blocked.load(Ordering::Relaxed)
+        self.waits_for_head.load(Ordering::Relaxed) && !self.is_blocked()
+    }
+
+    /// Whether something is to be written, of HTTP/1.1, and the peer takes no more.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Ordering::Relaxed)
     }
 
     /// Something is to be written, of HTTP/1.1, and the peer takes no more; or all was taken.

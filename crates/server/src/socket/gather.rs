@@ -242,6 +242,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
             self.written += count;
         }
         self.held.clear();
+        self.held.shrink_to(HELD_KEPT);
         self.written = 0;
         self.state.0.flush_due.store(false, Ordering::Relaxed);
         self.state.0.through.store(false, Ordering::Relaxed);
@@ -309,15 +310,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
                 self.take_first(buf);
             }
             let read = buf.filled().len();
-            let answered = prepared.answer(buf.filled(), &mut self.held);
+            let answered = prepared.answer(buf.filled(), &mut self.held, HELD_MAX);
             if answered > 0 {
                 progress.count_answered();
-            }
-            if answered == read && read > 0 {
-                buf.clear();
-                continue;
-            }
-            if answered > 0 {
+                let is_full = self.held.len() > HELD_MAX;
+                if is_full && answered < read {
+                    self.first = [&buf.filled()[answered..], &self.first].concat().into();
+                }
+                if is_full || answered == read {
+                    buf.clear();
+                    continue;
+                }
                 buf.filled_mut().copy_within(answered.., 0);
                 buf.set_filled(read - answered);
             }
@@ -375,7 +378,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
         this.has_unflushed = true;
         if !ready!(this.poll_room(cx, data.len()))? {
             let written = Pin::new(&mut this.io).poll_write(cx, data);
-            return this.patience.poll(written, cx);
+            let written = this.patience.poll(written, cx);
+            this.activity.set_blocked(written.is_pending());
+            return written;
         }
         this.held.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))
@@ -462,5 +467,7 @@ impl StallLimit {
 /// How much is read at once of what is forgotten.
 const LINGER_ROOM: usize = 4 << 10;
 
-/// How many bytes are held back at most.
+/// How many bytes are held back at most; one prepared response more may be.
 const HELD_MAX: usize = 64 << 10;
+/// The room that stays for what is held next.
+const HELD_KEPT: usize = 16 << 10;

@@ -11,6 +11,8 @@
 //! | nothing is there | `limits.idle_timeout` |
 //! | a part is there | `limits.header_read_timeout`, from its first byte |
 //!
+//! While the client does not read what is to be written, it is not waited for a head.
+//!
 //! A part that came together with the request before it counts as nothing until more comes. A
 //! request that is answered beside the library (`socket/prepared.rs`) is one before.
 //!
@@ -106,6 +108,11 @@ impl Future for HeadTimeout {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
+        if this.timer.activity.is_blocked() {
+            // The client has to read first, within limits.reply_progress_timeout.
+            this.until = None;
+            return Poll::Pending;
+        }
         let answered = this.timer.activity.requests.answer_count();
         if answered != this.answered {
             // The wait begins anew.
@@ -191,6 +198,25 @@ mod tests {
         tokio::time::advance(Duration::from_secs(99)).await;
         assert!(look(&mut sleep).await.is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(look(&mut sleep).await.is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_to_read_first_is_not_waited_for() {
+        let limits = Limits { idle_timeout: Duration::from_secs(100), ..Limits::default() };
+        let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
+        let timer = HeadTimer::new(Arc::clone(&activity), &limits);
+        drop(timer.sleep(HeadTimer::TOLD));
+        let mut sleep = timer.sleep(HeadTimer::TOLD);
+        assert!(look(&mut sleep).await.is_pending());
+        activity.set_blocked(true);
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(90)).await;
+            assert!(look(&mut sleep).await.is_pending());
+        }
+        activity.set_blocked(false);
+        assert!(look(&mut sleep).await.is_pending());
+        tokio::time::advance(Duration::from_secs(101)).await;
         assert!(look(&mut sleep).await.is_ready());
     }
 }

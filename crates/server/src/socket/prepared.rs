@@ -92,9 +92,10 @@ impl PreparedReplies {
     /// Nothing is prepared yet; all may take so many bytes, none for 0. `source` is that of the
     /// services that may change.
     pub(crate) fn new(bytes_max: usize, source: Option<Arc<dyn ServiceSource>>) -> Self {
+        let shards = if bytes_max < SHARDED_BYTES { 1 } else { SHARDS };
         Self {
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            shard_bytes_max: bytes_max / SHARDS,
+            shards: (0..shards).map(|_| RwLock::default()).collect(),
+            shard_bytes_max: bytes_max / shards,
             hasher: RandomState::default(),
             first_sights: (0..FIRST_SIGHTS).map(|_| AtomicU64::new(0)).collect(),
             is_used: AtomicBool::new(false),
@@ -131,21 +132,25 @@ impl PreparedReplies {
         self.edition.store(edition, Ordering::Release);
     }
 
-    /// Answers requests that `input` begins with: appends their responses, and says how many bytes
-    /// they are.
-    fn answer(&self, input: &[u8], output: &mut Vec<u8>) -> usize {
+    /// The edition of the services that may change; 0 where there are none.
+    fn source_edition(&self) -> u64 {
+        self.source.as_ref().map_or(0, |source| source.edition())
+    }
+
+    /// Answers requests that `input` begins with, until more than `output_max` bytes are there:
+    /// appends their responses, and says how many bytes the requests are.
+    fn answer(&self, input: &[u8], output: &mut Vec<u8>, output_max: usize) -> usize {
         if input.len() <= REQUEST_BYTES_MAX && self.answer_one(input, output) {
             return input.len();
         }
         // Pipelined: requests without a body end with their heads.
         let mut begin = 0;
-        while let Some(end) = bodiless_end(&input[begin..]).map(|end| begin + end) {
-            if end - begin > REQUEST_BYTES_MAX
-                || end - begin == input.len()
-                || !self.answer_one(&input[begin..end], output)
-            {
-                break;
-            }
+        while output.len() <= output_max
+            && let Some(end) = bodiless_end(&input[begin..]).map(|end| begin + end)
+            && end - begin <= REQUEST_BYTES_MAX
+            && end - begin < input.len()
+            && self.answer_one(&input[begin..end], output)
+        {
             begin = end;
         }
         begin
@@ -159,7 +164,8 @@ impl PreparedReplies {
         if !reply.answers(request) {
             return false;
         }
-        match self.age(reply.hit()) {
+        let is_of_now = reply.source_edition() == self.source_edition();
+        match self.age(reply.hit()).filter(|_| is_of_now) {
             Some(age) => {
                 reply.write(age, output);
                 found.answered.fetch_add(1, Ordering::Relaxed);
@@ -177,23 +183,23 @@ impl PreparedReplies {
 
     /// How old a reply is that would be given again now; `None` where that is not sure.
     fn age(&self, hit: &CachedHit) -> Option<Duration> {
-        let offered = || self.source.as_ref().map(|source| source.edition());
-        if hit.edition != self.edition.load(Ordering::Acquire)
-            || hit.offered.is_some() && hit.offered != offered()
-        {
+        if hit.edition != self.edition.load(Ordering::Acquire) {
             return None;
         }
         hit.kept.upgrade()?.again(hit.version)
     }
 
-    /// The cache answered `request` by `response`: prepares it, the second time.
-    fn learn(&self, request: &[u8], response: &[u8], hit: CachedHit) {
+    /// The cache answered `request`, which came while this was the edition of the services, by
+    /// `response`: prepares it, the second time.
+    fn learn(&self, request: &[u8], response: &[u8], hit: CachedHit, source_edition: u64) {
         let hash = self.hasher.hash_one(request);
         if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
             return;
         }
         let Some(age) = self.age(&hit) else { return };
-        let Some(reply) = PreparedReply::of(request, response, hit, age) else { return };
+        let Some(reply) = PreparedReply::of(request, response, hit, age, source_edition) else {
+            return;
+        };
         if reply.bytes() <= self.shard_bytes_max {
             let gone = self.shard(hash).write().add(hash, reply, self.shard_bytes_max);
             drop(gone);
@@ -204,9 +210,9 @@ impl PreparedReplies {
         &self.first_sights[hash as usize % FIRST_SIGHTS]
     }
 
-    /// The upper bits; the table of a shard goes by the lower ones.
+    /// By the upper bits; the table of a shard goes by the lower ones.
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
-        &self.shards[(hash >> (u64::BITS - SHARDS.ilog2())) as usize]
+        &self.shards[(hash >> 32) as usize % self.shards.len()]
     }
 }
 
@@ -262,6 +268,8 @@ const REQUEST_BYTES_MAX: usize = 4 << 10;
 const RESPONSE_BYTES_MAX: usize = 32 << 10;
 /// Those who look and those who add meet seldom.
 const SHARDS: usize = 16;
+/// What is less than this is in one shard, so that large responses fit.
+const SHARDED_BYTES: usize = 1 << 20;
 /// How many requests are known to have been answered from memory once.
 const FIRST_SIGHTS: usize = 4096;
 

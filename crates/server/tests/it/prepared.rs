@@ -168,14 +168,19 @@ async fn pipelined_requests_are_prepared_one_by_one() {
     let server = start(Server::builder().route(Method::GET, "/page/{n}", service)).await;
     let mut client = Client::connect(&server).await;
     let requests: String = (0..4).map(|n| get(&format!("/page/{n}"), "")).collect();
-    for round in 0..6 {
+    // Where the bytes of a round are cut, and so what is known of them, is the network's.
+    for _ in 0..100 {
+        let before = pages.calls();
         client.send(requests.repeat(4).as_bytes()).await;
         for at in 0..16 {
             let text = client.response(true).await;
             assert!(text.contains(&format!("page {}, version {},", at % 4, at % 4)), "{text}");
         }
-        assert_eq!(pages.calls(), if round == 0 { 16 } else { 32 });
+        if pages.calls() == before {
+            return;
+        }
     }
+    panic!("no round was prepared: {} calls", pages.calls());
 }
 
 /// Whoever wraps the cache sees each call, and so does what looks at requests.
@@ -212,6 +217,30 @@ async fn what_looks_at_each_call_goes_on_to_see_each() {
             client.get("/page/0").await;
         }
         assert_eq!(pages.calls(), if what == "nothing" { 4 } else { 8 }, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_date_of_the_handlers_own_stays() {
+    const OLD: &str = "Mon, 01 Jan 2001 00:00:00 GMT";
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let page = move |_: Call| async move {
+        rows.read(&1);
+        Reply::text("old").with_header("date", OLD)
+    };
+    let cache = ReplyCache::new(&graph).page_layer(TokioClock, CacheScope::Public);
+    let page = cache.layer(Arc::new(page));
+    let server = start(Server::builder().route(Method::GET, "/page", page)).await;
+    let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap();
+    for _ in 0..8 {
+        stream.write_all(get("/page", "").as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\nold") {
+            text.push(stream.read_u8().await.unwrap());
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(&format!("date: {OLD}\r\n")), "{text}");
     }
 }
 

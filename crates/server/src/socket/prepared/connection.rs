@@ -26,6 +26,8 @@ pub(crate) struct PreparedConnection {
     last: PieceRequest,
     /// What had begun before it was given.
     before: RequestCounts,
+    /// The edition of the services that may change, before it was given.
+    source_edition: u64,
 }
 
 /// A request of a piece.
@@ -52,7 +54,14 @@ impl PreparedConnection {
     pub(crate) fn new(replies: Arc<PreparedReplies>) -> Self {
         let before = RequestCounts::default();
         let given = GivenBytes::Nothing;
-        Self { replies, given, piece: Vec::new(), last: PieceRequest::default(), before }
+        Self {
+            replies,
+            given,
+            piece: Vec::new(),
+            last: PieceRequest::default(),
+            before,
+            source_edition: 0,
+        }
     }
 
     /// Whether anything may be found.
@@ -81,9 +90,10 @@ impl PreparedConnection {
         is_over
     }
 
-    /// Answers what `input` begins with; how many bytes that are. It begins a request.
-    pub(crate) fn answer(&self, input: &[u8], output: &mut Vec<u8>) -> usize {
-        self.replies.answer(input, output)
+    /// Answers what `input` begins with, until more than `output_max` bytes are there; how many
+    /// bytes of it that are. It begins a request.
+    pub(crate) fn answer(&self, input: &[u8], output: &mut Vec<u8>, output_max: usize) -> usize {
+        self.replies.answer(input, output, output_max)
     }
 
     /// The library was given this, which begins a request.
@@ -94,6 +104,7 @@ impl PreparedConnection {
             return;
         }
         self.given = GivenBytes::Piece;
+        self.source_edition = self.replies.source_edition();
         self.last = PieceRequest::default();
         self.piece.clear();
         self.piece.extend_from_slice(input);
@@ -115,7 +126,7 @@ impl PreparedConnection {
             && self.given == GivenBytes::Piece
             && let Some(request) = self.request(progress.counts())
         {
-            self.replies.learn(&self.piece[request], response, hit);
+            self.replies.learn(&self.piece[request], response, hit, self.source_edition);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tidewire_service::CachedBody;
 
-/// A reply that the cache gave: whom to ask whether it is given again, and under which editions.
+/// A reply that the cache gave: whom to ask whether it is given again, and by which settings.
 #[derive(Clone)]
 pub(crate) struct CachedHit {
     /// What is prepared keeps nothing in memory.
@@ -13,8 +13,6 @@ pub(crate) struct CachedHit {
     pub(crate) version: u64,
     /// Of the server's settings.
     pub(crate) edition: u64,
-    /// Of the services that may change, if it is one of theirs.
-    pub(crate) offered: Option<u64>,
 }
 
 impl fmt::Debug for CachedHit {
@@ -25,11 +23,7 @@ impl fmt::Debug for CachedHit {
 
 impl CachedHit {
     /// This version of what is kept.
-    pub(crate) fn new(
-        (kept, version): (&Arc<dyn CachedBody>, u64),
-        edition: u64,
-        offered: Option<u64>,
-    ) -> Self {
-        Self { kept: Arc::downgrade(kept), version, edition, offered }
+    pub(crate) fn new(kept: &Arc<dyn CachedBody>, version: u64, edition: u64) -> Self {
+        Self { kept: Arc::downgrade(kept), version, edition }
     }
 }

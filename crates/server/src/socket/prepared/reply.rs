@@ -11,9 +11,12 @@ pub(super) struct PreparedReply {
     /// The request, the head of the response up to its last header, and its body.
     bytes: Box<[u8]>,
     request_end: usize,
+    /// Where the age goes.
+    age_at: usize,
     head_end: usize,
     age: AgeHeader,
     hit: CachedHit,
+    source_edition: u64,
     was_used: AtomicBool,
     is_over: AtomicBool,
 }
@@ -35,6 +38,7 @@ impl PreparedReply {
         response: &[u8],
         hit: CachedHit,
         age: Duration,
+        source_edition: u64,
     ) -> Option<Self> {
         if request.len() > REQUEST_BYTES_MAX || response.len() > RESPONSE_BYTES_MAX {
             return None;
@@ -55,11 +59,15 @@ impl PreparedReply {
         bytes.extend_from_slice(lines.next()?);
         bytes.extend_from_slice(b"\r\n");
         let mut said = CacheLines::default();
+        let mut age_at = None;
         for line in lines {
             let Header { name, value } = Header::of(line)?;
             match name {
                 b"date" => said.dates += 1,
-                b"age" => said.age = Some(value),
+                b"age" => {
+                    said.age = Some(value);
+                    age_at = Some(bytes.len());
+                }
                 b"content-length" => said.length = std::str::from_utf8(value).ok()?.parse().ok(),
                 b"cache-status" => said.status = Some(value),
                 b"connection" | b"transfer-encoding" | b"set-cookie" => return None,
@@ -68,6 +76,10 @@ impl PreparedReply {
             if !matches!(name, b"date" | b"age") {
                 bytes.extend_from_slice(line);
                 bytes.extend_from_slice(b"\r\n");
+            }
+            if name == b"cache-status" {
+                // Behind it the cache says the age, once there is one.
+                age_at = age_at.or(Some(bytes.len()));
             }
         }
         let is_unchanged = response.starts_with(b"HTTP/1.1 304 ") && said.length.is_none();
@@ -78,11 +90,22 @@ impl PreparedReply {
         let age = said.age_header(is_get, age)?;
         let request_end = request.len();
         let head_end = bytes.len();
+        let age_at = age_at.unwrap_or(head_end);
         bytes.extend_from_slice(body);
         let bytes = bytes.into_boxed_slice();
         let was_used = AtomicBool::new(false);
         let is_over = AtomicBool::new(false);
-        Some(Self { bytes, request_end, head_end, age, hit, was_used, is_over })
+        Some(Self {
+            bytes,
+            request_end,
+            age_at,
+            head_end,
+            age,
+            hit,
+            source_edition,
+            was_used,
+            is_over,
+        })
     }
 
     /// Whether it is the response to this request.
@@ -95,13 +118,18 @@ impl PreparedReply {
         &self.hit
     }
 
+    /// The edition of the services that may change, when it was asked for.
+    pub(super) fn source_edition(&self) -> u64 {
+        self.source_edition
+    }
+
     /// Appends the response, which is of this age now.
     pub(super) fn write(&self, age: Duration, output: &mut Vec<u8>) {
         if !self.was_used.load(Ordering::Relaxed) {
             self.was_used.store(true, Ordering::Relaxed);
         }
         output.reserve(self.bytes.len() - self.request_end + DATE_AND_AGE);
-        output.extend_from_slice(&self.bytes[self.request_end..self.head_end]);
+        output.extend_from_slice(&self.bytes[self.request_end..self.age_at]);
         let seconds = age.as_secs();
         let says_age = match self.age {
             AgeHeader::Never => false,
@@ -113,6 +141,7 @@ impl PreparedReply {
             output.extend_from_slice(seconds.to_string().as_bytes());
             output.extend_from_slice(b"\r\n");
         }
+        output.extend_from_slice(&self.bytes[self.age_at..self.head_end]);
         output.extend_from_slice(b"date: ");
         output.extend_from_slice(&date());
         output.extend_from_slice(HEAD_END);

@@ -2,10 +2,18 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
-use tidewire_service::{CachedBody, Forms, FormsBudget, Staleness, Validator};
+use tidewire_service::{CachedBody, Forms, FormsBudget, Interface, Service, Staleness, Validator};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::*;
+use crate::limits::Limits;
+use crate::socket::activity::{Activity, UnreadBytes};
+use crate::socket::detect::DetectedProtocol;
+use crate::socket::gather::Gather;
 
 /// What a cache has.
 struct Kept {
@@ -48,7 +56,7 @@ fn kept(age: Option<u64>) -> Arc<dyn CachedBody> {
 }
 
 fn hit(kept: &Arc<dyn CachedBody>) -> CachedHit {
-    CachedHit::new((kept, 7), 0, None)
+    CachedHit::new(kept, 7, 0)
 }
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -65,7 +73,7 @@ fn again(request: &[u8], response: &str, age: u64, later: u64) -> Option<String>
     let replies = PreparedReplies::new(1 << 20, None);
     let now = kept(Some(age));
     for _ in 0..2 {
-        replies.learn(request, response.as_bytes(), hit(&now));
+        replies.learn(request, response.as_bytes(), hit(&now), 0);
     }
     let at_first = kept(Some(later));
     let mut table = replies.shards.iter().map(|shard| shard.write());
@@ -88,7 +96,7 @@ fn a_response_is_given_as_it_was_but_for_its_date_and_age() {
     let told = |age: &str| response(&format!("{HIT}{age}"), "b");
     let expected = |age: &str| {
         let age = if age.is_empty() { String::new() } else { format!("|age: {age}") };
-        Some(format!("HTTP/1.1 200 OK|cache-status: tidewire; hit|content-length: 1{age}|b"))
+        Some(format!("HTTP/1.1 200 OK|cache-status: tidewire; hit{age}|content-length: 1|b"))
     };
     assert_eq!(again(GET, &told(""), 0, 0), expected(""));
     assert_eq!(again(GET, &told(""), 0, 3), expected("3"));
@@ -129,11 +137,11 @@ fn what_may_be_another_the_next_time_is_not_prepared() {
 fn memory_is_asked_for_each_request_and_the_editions_have_to_be_the_same() {
     let told = response("cache-status: tidewire; hit\r\n", "b");
     let replies = PreparedReplies::new(1 << 20, None);
-    let answer = |request: &[u8]| replies.answer(request, &mut Vec::new());
+    let answer = |request: &[u8]| replies.answer(request, &mut Vec::new(), usize::MAX);
     let now = kept(Some(0));
-    replies.learn(GET, told.as_bytes(), hit(&now));
+    replies.learn(GET, told.as_bytes(), hit(&now), 0);
     assert_eq!(answer(GET), 0, "it may never come again");
-    replies.learn(GET, told.as_bytes(), hit(&now));
+    replies.learn(GET, told.as_bytes(), hit(&now), 0);
     assert_eq!(answer(GET), GET.len());
     let twice = [GET, GET].concat();
     assert_eq!(answer(&twice), twice.len());
@@ -147,8 +155,8 @@ fn memory_is_asked_for_each_request_and_the_editions_have_to_be_the_same() {
     drop(now);
     assert_eq!(answer(GET), 0, "it left memory");
     let stale = kept(None);
-    replies.learn(GET, told.as_bytes(), hit(&stale));
-    replies.learn(GET, told.as_bytes(), hit(&stale));
+    replies.learn(GET, told.as_bytes(), hit(&stale), 0);
+    replies.learn(GET, told.as_bytes(), hit(&stale), 0);
     assert_eq!(answer(GET), 0);
 }
 
@@ -159,10 +167,10 @@ fn all_of_it_takes_no_more_than_its_bound_and_what_is_used_stays() {
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(300));
     let request = |n: usize| format!("GET /{n} HTTP/1.1\r\n\r\n").into_bytes();
-    let answers = |n: usize| replies.answer(&request(n), &mut Vec::new()) > 0;
+    let answers = |n: usize| replies.answer(&request(n), &mut Vec::new(), usize::MAX) > 0;
     for n in 0..2000 {
         for _ in 0..2 {
-            replies.learn(&request(n), told.as_bytes(), hit(&now));
+            replies.learn(&request(n), told.as_bytes(), hit(&now), 0);
         }
         assert!(answers(0), "{n}");
         let all = replies.shards.iter().map(|shard| shard.read());
@@ -177,4 +185,91 @@ fn all_of_it_takes_no_more_than_its_bound_and_what_is_used_stays() {
         assert!(counted <= bytes_max, "{counted}");
     }
     assert!((1..2000).filter(|n| answers(*n)).count() > 20);
+}
+
+/// Services that may change.
+struct Changing(AtomicU64);
+
+impl ServiceSource for Changing {
+    fn edition(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn services(&self) -> Vec<(Interface, Arc<dyn Service>)> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn what_was_prepared_before_other_services_were_offered_is_not_given() {
+    let source = Arc::new(Changing(AtomicU64::new(3)));
+    let replies = PreparedReplies::new(1 << 20, Some(Arc::clone(&source) as _));
+    let answer = || replies.answer(GET, &mut Vec::new(), usize::MAX);
+    let now = kept(Some(0));
+    let told = response("cache-status: tidewire; hit\r\n", "b");
+    for _ in 0..2 {
+        replies.learn(GET, told.as_bytes(), hit(&now), 3);
+    }
+    assert_eq!(answer(), GET.len());
+    source.0.store(4, Ordering::Relaxed);
+    assert_eq!(answer(), 0);
+    for _ in 0..2 {
+        replies.learn(GET, told.as_bytes(), hit(&now), 3);
+    }
+    assert_eq!(answer(), 0, "it was asked for before they changed");
+    for _ in 0..2 {
+        replies.learn(GET, told.as_bytes(), hit(&now), 4);
+    }
+    assert_eq!(answer(), GET.len());
+}
+
+#[test]
+fn a_small_bound_takes_large_responses() {
+    let replies = PreparedReplies::new(40 << 10, None);
+    let now = kept(Some(0));
+    let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(30_000));
+    for _ in 0..2 {
+        replies.learn(GET, told.as_bytes(), hit(&now), 0);
+    }
+    assert_eq!(replies.answer(GET, &mut Vec::new(), usize::MAX), GET.len());
+}
+
+/// Polls once.
+fn read(io: &mut (impl AsyncRead + Unpin), buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    Pin::new(io).poll_read(&mut Context::from_waker(Waker::noop()), buf)
+}
+
+#[tokio::test]
+async fn no_more_is_answered_ahead_than_is_held_for_a_client() {
+    const REQUESTS: usize = 500;
+    let limits = Limits::default();
+    let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
+    let replies = Arc::new(PreparedReplies::new(1 << 20, None));
+    let now = kept(Some(0));
+    let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(10_000));
+    for _ in 0..2 {
+        replies.learn(GET, told.as_bytes(), hit(&now), 0);
+    }
+    replies.begin();
+    let (mut client, server) = tokio::io::duplex(1 << 10);
+    let first = (DetectedProtocol::Http1, Bytes::from(GET.repeat(REQUESTS)));
+    let (mut gather, _) =
+        Gather::new(server, first, Arc::clone(&activity), &limits, Some(&replies));
+    let mut space = vec![0; 1 << 16];
+    assert!(read(&mut gather, &mut ReadBuf::new(&mut space)).is_pending());
+    let few = replies.answer_count();
+    assert!(few < 12, "{few} responses of 10 KB wait, and 64 KiB may");
+    assert!(activity.is_blocked() && !activity.waits_for_head());
+    let mut some = vec![0; 1 << 16];
+    let mut got = 0;
+    let reads = async {
+        while got < REQUESTS * told.len() {
+            got += client.read(&mut some).await.unwrap();
+            assert!(read(&mut gather, &mut ReadBuf::new(&mut space)).is_pending());
+        }
+    };
+    // Who polls by hand is not told that its turn is over.
+    tokio::task::unconstrained(reads).await;
+    assert_eq!((got, replies.answer_count()), (REQUESTS * told.len(), REQUESTS as u64));
+    assert!(!activity.is_blocked());
 }
