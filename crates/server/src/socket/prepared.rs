@@ -192,6 +192,9 @@ impl PreparedReplies {
     /// The cache answered `request`, which came while this was the edition of the services, by
     /// `response`: prepares it, the second time.
     fn learn(&self, request: &[u8], response: &[u8], hit: CachedHit, source_edition: u64) {
+        if request.starts_with(b"GET ") && !reply::is_from_memory(response) {
+            return;
+        }
         let hash = self.hasher.hash_one(request);
         if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
             return;

@@ -1,8 +1,11 @@
 //! One response that is prepared: the HTTP library's bytes of it, but for `date` and `age`.
 
 use std::cell::Cell;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+
+use memchr::memmem::Finder;
 
 use super::{CachedHit, HEAD_END, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, head_end};
 
@@ -210,6 +213,12 @@ impl<'a> Header<'a> {
         let colon = line.iter().position(|byte| *byte == b':')?;
         Some(Self { name: &line[..colon], value: line[colon + 1..].trim_ascii() })
     }
+}
+
+/// Whether a response may say that it is from memory; only those to `GET` do.
+pub(super) fn is_from_memory(response: &[u8]) -> bool {
+    static FINDER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(HIT));
+    FINDER.find(response).is_some()
 }
 
 /// The date of now, as HTTP writes it.
