@@ -152,6 +152,16 @@ fn leave(future: impl Future<Output = u64> + Send + 'static) {
     LEFT.with(|left| left.borrow_mut().push(Box::pin(future)));
 }
 
+/// A memo that asks and does not wait: its question is left.
+fn asker(graph: &Graph, slow: Memo<u64, u64>) -> Memo<u64, u64> {
+    Memo::infallible_in(graph, "asker", move |key: u64| async move {
+        let mut asked = slow.get(key);
+        assert!(poll(&mut asked).is_pending());
+        leave(async move { *asked.await.unwrap() });
+        key
+    })
+}
+
 #[test]
 fn what_is_made_without_an_answer_is_not_kept_whoever_has_the_question_then() {
     type Ask = fn(Memo<u64, u64>, u64) -> Option<u64>;
@@ -216,13 +226,7 @@ fn what_is_made_without_an_answer_is_not_kept_whoever_has_the_question_then() {
 #[test]
 fn a_question_that_somebody_else_drops_is_not_his() {
     let (graph, gate) = (Graph::new(), Gate::default());
-    let slow = slow(&graph, &gate);
-    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
-        let mut asked = slow.get(key);
-        assert!(poll(&mut asked).is_pending());
-        leave(async move { *asked.await.unwrap() });
-        key
-    });
+    let asker = asker(&graph, slow(&graph, &gate));
     let innocent = Memo::infallible_in(&graph, "innocent", move |key: u64| async move {
         LEFT.with(|left| left.borrow_mut().clear());
         key
@@ -236,13 +240,7 @@ fn a_question_that_somebody_else_drops_is_not_his() {
 #[test]
 fn a_question_that_moves_to_another_computation_is_that_ones() {
     let (graph, gate) = (Graph::new(), Gate::default());
-    let slow = slow(&graph, &gate);
-    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
-        let mut asked = slow.get(key);
-        assert!(poll(&mut asked).is_pending());
-        leave(async move { *asked.await.unwrap() });
-        key
-    });
+    let asker = asker(&graph, slow(&graph, &gate));
     let heir = Memo::infallible_in(&graph, "heir", move |_: u64| async move {
         let asked = LEFT.with(|left| left.borrow_mut().pop().unwrap());
         asked.await
@@ -258,13 +256,7 @@ fn a_question_that_moves_to_another_computation_is_that_ones() {
 #[test]
 fn a_question_that_has_moved_and_is_not_waited_for_there_is_given_up_there() {
     let (graph, gate) = (Graph::new(), Gate::default());
-    let slow = slow(&graph, &gate);
-    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
-        let mut asked = slow.get(key);
-        assert!(poll(&mut asked).is_pending());
-        leave(async move { *asked.await.unwrap() });
-        key
-    });
+    let asker = asker(&graph, slow(&graph, &gate));
     let heir = Memo::infallible_in(&graph, "heir", move |key: u64| async move {
         let mut asked = LEFT.with(|left| left.borrow_mut().pop().unwrap());
         assert!(poll(&mut asked).is_pending());

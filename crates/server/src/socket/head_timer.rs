@@ -178,17 +178,23 @@ mod tests {
     use super::*;
     use crate::socket::activity::UnreadBytes;
 
+    /// A connection that waits for its second head, for 100 s.
+    fn second_head() -> (Arc<Activity>, Pin<Box<dyn Sleep>>) {
+        let limits = Limits { idle_timeout: Duration::from_secs(100), ..Limits::default() };
+        let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
+        let timer = HeadTimer::new(Arc::clone(&activity), &limits);
+        drop(timer.sleep(HeadTimer::TOLD));
+        let sleep = timer.sleep(HeadTimer::TOLD);
+        (activity, sleep)
+    }
+
     async fn look(sleep: &mut Pin<Box<dyn Sleep>>) -> Poll<()> {
         poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_answered_beside_the_library_begins_the_wait_anew() {
-        let limits = Limits { idle_timeout: Duration::from_secs(100), ..Limits::default() };
-        let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
-        let timer = HeadTimer::new(Arc::clone(&activity), &limits);
-        drop(timer.sleep(HeadTimer::TOLD));
-        let mut sleep = timer.sleep(HeadTimer::TOLD);
+        let (activity, mut sleep) = second_head();
         for _ in 0..3 {
             assert!(look(&mut sleep).await.is_pending());
             tokio::time::advance(Duration::from_secs(90)).await;
@@ -203,11 +209,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_to_read_first_is_not_waited_for() {
-        let limits = Limits { idle_timeout: Duration::from_secs(100), ..Limits::default() };
-        let activity = Activity::new(Arc::new(UnreadBytes::new(&limits)), &limits);
-        let timer = HeadTimer::new(Arc::clone(&activity), &limits);
-        drop(timer.sleep(HeadTimer::TOLD));
-        let mut sleep = timer.sleep(HeadTimer::TOLD);
+        let (activity, mut sleep) = second_head();
         assert!(look(&mut sleep).await.is_pending());
         activity.set_blocked(true);
         for _ in 0..3 {

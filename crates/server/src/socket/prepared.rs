@@ -191,12 +191,17 @@ impl PreparedReplies {
 
     /// The cache answered `request`, which came while this was the edition of the services, by
     /// `response`: prepares it, the second time.
-    fn learn(&self, request: &[u8], response: &[u8], hit: CachedHit, source_edition: u64) {
+    fn prepare(&self, request: &[u8], response: &[u8], hit: CachedHit, source_edition: u64) {
         if request.starts_with(b"GET ") && !reply::is_from_memory(response) {
             return;
         }
         let hash = self.hasher.hash_one(request);
         if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
+            return;
+        }
+        // It came behind others, where the library had to answer it.
+        let is_there = |reply: &PreparedReply| reply.is_of(request, &hit, source_edition);
+        if self.shard(hash).read().replies.get(&hash).is_some_and(is_there) {
             return;
         }
         let Some(age) = self.age(&hit) else { return };

@@ -126,7 +126,7 @@ impl PreparedConnection {
             && self.given == GivenBytes::Piece
             && let Some(request) = self.request(progress.counts())
         {
-            self.replies.learn(&self.piece[request], response, hit, self.source_edition);
+            self.replies.prepare(&self.piece[request], response, hit, self.source_edition);
         }
     }
 

@@ -15,6 +15,14 @@ pub(crate) struct CachedHit {
     pub(crate) edition: u64,
 }
 
+impl PartialEq for CachedHit {
+    fn eq(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.kept, &other.kept)
+            && self.version == other.version
+            && self.edition == other.edition
+    }
+}
+
 impl fmt::Debug for CachedHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedHit").field("version", &self.version).finish_non_exhaustive()

@@ -116,6 +116,11 @@ impl PreparedReply {
         self.bytes[..self.request_end] == *request
     }
 
+    /// Whether it is the response to this request that is prepared by the same.
+    pub(super) fn is_of(&self, request: &[u8], hit: &CachedHit, source_edition: u64) -> bool {
+        self.answers(request) && self.hit == *hit && self.source_edition == source_edition
+    }
+
     /// What it was prepared of.
     pub(super) fn hit(&self) -> &CachedHit {
         &self.hit

@@ -73,7 +73,7 @@ fn again(request: &[u8], response: &str, age: u64, later: u64) -> Option<String>
     let replies = PreparedReplies::new(1 << 20, None);
     let now = kept(Some(age));
     for _ in 0..2 {
-        replies.learn(request, response.as_bytes(), hit(&now), 0);
+        replies.prepare(request, response.as_bytes(), hit(&now), 0);
     }
     let at_first = kept(Some(later));
     let mut table = replies.shards.iter().map(|shard| shard.write());
@@ -139,9 +139,9 @@ fn memory_is_asked_for_each_request_and_the_editions_have_to_be_the_same() {
     let replies = PreparedReplies::new(1 << 20, None);
     let answer = |request: &[u8]| replies.answer(request, &mut Vec::new(), usize::MAX);
     let now = kept(Some(0));
-    replies.learn(GET, told.as_bytes(), hit(&now), 0);
+    replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     assert_eq!(answer(GET), 0, "it may never come again");
-    replies.learn(GET, told.as_bytes(), hit(&now), 0);
+    replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     assert_eq!(answer(GET), GET.len());
     let twice = [GET, GET].concat();
     assert_eq!(answer(&twice), twice.len());
@@ -155,8 +155,8 @@ fn memory_is_asked_for_each_request_and_the_editions_have_to_be_the_same() {
     drop(now);
     assert_eq!(answer(GET), 0, "it left memory");
     let stale = kept(None);
-    replies.learn(GET, told.as_bytes(), hit(&stale), 0);
-    replies.learn(GET, told.as_bytes(), hit(&stale), 0);
+    replies.prepare(GET, told.as_bytes(), hit(&stale), 0);
+    replies.prepare(GET, told.as_bytes(), hit(&stale), 0);
     assert_eq!(answer(GET), 0);
 }
 
@@ -170,7 +170,7 @@ fn all_of_it_takes_no_more_than_its_bound_and_what_is_used_stays() {
     let answers = |n: usize| replies.answer(&request(n), &mut Vec::new(), usize::MAX) > 0;
     for n in 0..2000 {
         for _ in 0..2 {
-            replies.learn(&request(n), told.as_bytes(), hit(&now), 0);
+            replies.prepare(&request(n), told.as_bytes(), hit(&now), 0);
         }
         assert!(answers(0), "{n}");
         let all = replies.shards.iter().map(|shard| shard.read());
@@ -208,17 +208,17 @@ fn what_was_prepared_before_other_services_were_offered_is_not_given() {
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", "b");
     for _ in 0..2 {
-        replies.learn(GET, told.as_bytes(), hit(&now), 3);
+        replies.prepare(GET, told.as_bytes(), hit(&now), 3);
     }
     assert_eq!(answer(), GET.len());
     source.0.store(4, Ordering::Relaxed);
     assert_eq!(answer(), 0);
     for _ in 0..2 {
-        replies.learn(GET, told.as_bytes(), hit(&now), 3);
+        replies.prepare(GET, told.as_bytes(), hit(&now), 3);
     }
     assert_eq!(answer(), 0, "it was asked for before they changed");
     for _ in 0..2 {
-        replies.learn(GET, told.as_bytes(), hit(&now), 4);
+        replies.prepare(GET, told.as_bytes(), hit(&now), 4);
     }
     assert_eq!(answer(), GET.len());
 }
@@ -229,7 +229,7 @@ fn a_small_bound_takes_large_responses() {
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(30_000));
     for _ in 0..2 {
-        replies.learn(GET, told.as_bytes(), hit(&now), 0);
+        replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     }
     assert_eq!(replies.answer(GET, &mut Vec::new(), usize::MAX), GET.len());
 }
@@ -248,7 +248,7 @@ async fn no_more_is_answered_ahead_than_is_held_for_a_client() {
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(10_000));
     for _ in 0..2 {
-        replies.learn(GET, told.as_bytes(), hit(&now), 0);
+        replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     }
     replies.begin();
     let (mut client, server) = tokio::io::duplex(1 << 10);
