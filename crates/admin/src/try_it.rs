@@ -93,6 +93,9 @@ impl TriedCalls {
         let mut calls = self.0.lock();
         calls.retain(|_, call| !call.is_abandoned());
         if calls.len() >= CALLS_MAX {
+            forget_one_that_ended(&mut calls);
+        }
+        if calls.len() >= CALLS_MAX {
             let text = format!("{CALLS_MAX} calls are open already; end one of them");
             return Err(Error::resource_exhausted(text));
         }
@@ -241,8 +244,14 @@ impl TriedCall {
         events.waiting.len() < EVENTS_MAX && bytes < EVENTS_BYTES_MAX
     }
 
+    /// Adds an event, unless the call has ended: nothing comes after its end. The last event and
+    /// that there is no other are seen at once.
     fn push(&self, what: &str, fill: impl FnOnce(&mut CallEvent)) {
         let mut events = self.events.lock();
+        if events.ended {
+            return;
+        }
+        events.ended = what == END;
         events.last += 1;
         let mut event = CallEvent {
             number: events.last,
@@ -257,11 +266,8 @@ impl TriedCall {
     }
 
     fn end(&self, error: Option<&Error>) {
-        if std::mem::replace(&mut self.events.lock().ended, true) {
-            return;
-        }
         *self.sender.lock() = None;
-        self.push("end", |event| {
+        self.push(END, |event| {
             event.code = error.map_or("ok", |error| error.code().as_str()).to_owned();
             event.error = error.map_or_else(String::new, |error| error.message().to_owned());
             event.headers = error
@@ -318,6 +324,16 @@ impl TriedCall {
     }
 }
 
+/// Makes room for a call: of those that have ended, whose end may not have been received, the one
+/// that began first is forgotten.
+fn forget_one_that_ended(calls: &mut HashMap<String, Arc<TriedCall>>) {
+    let ended = calls.iter().filter(|(_, call)| call.events.lock().ended);
+    let first = ended.min_by_key(|(_, call)| call.began).map(|(name, _)| name.clone());
+    if let Some(first) = first {
+        calls.remove(&first);
+    }
+}
+
 /// What calls the server over its own listener.
 fn client(handle: &Handle, protocol: &str) -> Result<Client> {
     let protocol = match protocol {
@@ -367,6 +383,8 @@ fn encode(schema: &Schema, method: &Method, text: &str) -> Result<Bytes> {
 }
 
 const REST: &str = "rest";
+/// What the last event of a call is.
+const END: &str = "end";
 const TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How long `Receive` waits for an event.
@@ -376,3 +394,51 @@ const CALLS_MAX: usize = 16;
 const EVENTS_MAX: usize = 100;
 /// One event may be over it, so that any message is seen.
 const EVENTS_BYTES_MAX: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_service::{Spec, StreamKind};
+
+    fn call() -> Arc<TriedCall> {
+        Arc::new(TriedCall {
+            schema: Schema::from_descriptors(Bytes::new()).unwrap(),
+            method: Arc::new(Spec::dynamic("Cart", "Price", StreamKind::Unary, ["A", "B"])).into(),
+            began: Instant::now(),
+            sender: Mutex::default(),
+            events: Mutex::default(),
+            changed: Notify::new(),
+            room: Notify::new(),
+            task: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn whoever_hears_that_a_call_is_over_hears_how_it_ended() {
+        for _ in 0..300 {
+            let call = call();
+            std::thread::scope(|scope| {
+                scope.spawn(|| call.end(None));
+                let reply = loop {
+                    let reply = call.now(0);
+                    if reply.ended {
+                        break reply;
+                    }
+                    std::thread::yield_now();
+                };
+                assert_eq!(reply.events.last().map(|event| &*event.code), Some("ok"));
+            });
+        }
+    }
+
+    #[test]
+    fn nothing_comes_after_the_end_of_a_call() {
+        let call = call();
+        call.cancel();
+        call.push("message", |_| {});
+        call.end(None);
+        let events = call.now(0).events;
+        let said: Vec<_> = events.iter().map(|event| (&*event.what, &*event.code)).collect();
+        assert_eq!(said, [("end", "canceled")]);
+    }
+}

@@ -118,7 +118,6 @@ function useRun() {
           const cut = Math.max(all.length - EVENTS_MAX, 0);
           return { id: name, events: all.slice(cut), gone: (before?.gone ?? 0) + cut, ended };
         });
-        if (ended && events.at(-1)?.what !== "end" && events.length > 0) continue;
         if (ended) return;
       }
     } catch (problem) {
