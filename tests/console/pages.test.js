@@ -104,10 +104,12 @@ describe("addresses", () => {
 describe("mocks", () => {
   test("by keyboard: a method is found, and which response wins is shown with why each other lost", async () => {
     const page = await open("/mocks");
+    const other = page.getByRole("button", { name: "shop.v1.Cart/Watch" });
+    await other.waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type("price");
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "shop.v1.Cart/Watch" }).waitFor({ state: "detached" });
+    await other.waitFor({ state: "detached" });
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
     const request = page.getByLabel("Request as JSON");
