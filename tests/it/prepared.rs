@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use tidewire::{Limits, RunningServer};
+use tidewire::gate::Admission;
+use tidewire::telemetry::Metrics;
+use tidewire::{Gate, Head, Limits, RunningServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -17,16 +19,49 @@ struct Side {
     address: SocketAddr,
     rows: Rows,
     client: BufReader<TcpStream>,
+    metrics: Metrics,
+}
+
+/// Lets all pass, also without a look at them.
+struct Open;
+
+impl Gate for Open {
+    fn admit(&self, _: &mut Head) -> Admission {
+        Admission::Ready(Ok(()))
+    }
+
+    fn admits_again(&self, _: &Head) -> bool {
+        true
+    }
 }
 
 impl Side {
-    async fn new(prepared_bytes_max: usize) -> Self {
-        let (builder, rows) = built();
+    async fn new(prepared_bytes_max: usize, observed: bool) -> Self {
+        let (mut builder, rows) = built();
+        let metrics = Metrics::new();
+        if observed {
+            builder = builder.observer(metrics.clone()).gate(Open);
+        }
         let mut limits = Limits::default();
         limits.prepared_bytes_max = prepared_bytes_max;
         let (running, address) = start(builder.limits(limits)).await;
         let client = BufReader::new(TcpStream::connect(address).await.unwrap());
-        Self { running, address, rows, client }
+        Self { running, address, rows, client, metrics }
+    }
+
+    /// What was counted of requests that are over, but for times.
+    async fn figures(&self) -> Vec<String> {
+        loop {
+            let figures = self.metrics.figures();
+            if figures.iter().all(|figures| figures.running == 0) {
+                let shown = figures.into_iter().map(|mut figures| {
+                    (figures.p50_us, figures.p99_us) = (0, 0);
+                    format!("{figures:?}")
+                });
+                return shown.collect();
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The response to a request but for `date` and `age`.
@@ -100,7 +135,16 @@ fn requests(id: u8) -> Vec<Vec<u8>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_protocol_says_what_it_says_unprepared() {
-    let mut sides = [Side::new(16 << 20).await, Side::new(0).await];
+    compare(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_protocol_is_counted_as_it_is_unprepared() {
+    compare(true).await;
+}
+
+async fn compare(observed: bool) {
+    let mut sides = [Side::new(16 << 20, observed).await, Side::new(0, observed).await];
     let mut prepared = 0;
     // The last one is not found.
     for id in [7, 101] {
@@ -136,4 +180,6 @@ async fn every_protocol_says_what_it_says_unprepared() {
     }
     let [one, two] = &sides;
     assert_eq!(one.rows.looks(), two.rows.looks());
+    let [one, two] = [one.figures().await, two.figures().await];
+    assert_eq!((one.is_empty(), &one), (!observed, &two));
 }

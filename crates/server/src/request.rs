@@ -11,6 +11,7 @@ pub(crate) mod host;
 pub(crate) mod inbound;
 pub(crate) mod message_listeners;
 pub(crate) mod observe;
+pub(crate) mod repeat;
 pub(crate) mod run_call;
 pub(crate) mod single_message;
 pub(crate) mod trace;

@@ -52,6 +52,17 @@ pub trait Gate: Send + Sync + 'static {
         Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
     }
 
+    /// Whether a request may be answered from memory by the bytes of a response before, without
+    /// [`admit`](Self::admit): it has the same bytes as one that was let pass, without credentials,
+    /// and perhaps another peer. Asked each time, with the head that `admit` would see, of which
+    /// nothing is kept.
+    ///
+    /// A gate that says `false`, as here, sees each request, which costs what reading it costs.
+    fn admits_again(&self, head: &Head) -> bool {
+        let _ = head;
+        false
+    }
+
     /// Until when the credential of a request that was let pass is good, where that is known:
     /// callers of long connections are told, so that they send another one in time.
     fn expires(&self, head: &Head) -> Option<SystemTime> {

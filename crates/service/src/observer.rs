@@ -56,4 +56,14 @@ pub trait Observer: Send + Sync + 'static {
     ///
     /// Shared, since what runs inside a service (memoization) has phases to report too.
     fn begin(&self, head: &Head) -> Arc<dyn Observation>;
+
+    /// Whether it may be told of a request that is answered from memory by the bytes of a response
+    /// before: its beginning, phases and end are told at once, when it was answered, and none of
+    /// its messages. Asked each time.
+    ///
+    /// With an observer that says `false`, as here, each request is read and its response printed,
+    /// which costs what that costs.
+    fn accepts_prepared(&self) -> bool {
+        false
+    }
 }

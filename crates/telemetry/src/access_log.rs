@@ -69,6 +69,10 @@ impl Observer for AccessLog {
         };
         Arc::new(LoggedRequest { log: self.clone(), begun })
     }
+
+    fn accepts_prepared(&self) -> bool {
+        true
+    }
 }
 
 struct LoggedRequest {

@@ -245,6 +245,10 @@ impl Observer for Metrics {
         }
         Arc::new(CountedRequest { series, trace, recording })
     }
+
+    fn accepts_prepared(&self) -> bool {
+        !(self.record.is_on() && self.record.is_capturing())
+    }
 }
 
 /// A request of which more is kept than that it was counted.

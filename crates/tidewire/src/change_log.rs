@@ -40,11 +40,12 @@ struct FreshnessGate(OplogHandle);
 
 impl Gate for FreshnessGate {
     fn admit(&self, head: &mut Head) -> Admission {
+        if self.admits_again(head) { Admission::Ready(Ok(())) } else { Admission::Waits }
+    }
+
+    fn admits_again(&self, head: &Head) -> bool {
         self.0.check_lease();
-        match token(head) {
-            Some(token) if !self.0.includes(&token) => Admission::Waits,
-            _ => Admission::Ready(Ok(())),
-        }
+        token(head).is_none_or(|token| self.0.includes(&token))
     }
 
     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {

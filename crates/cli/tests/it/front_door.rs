@@ -1,7 +1,7 @@
 //! `tidewire serve` in front of somebody else's server: pages that are kept, tags, and changes of
 //! the configuration.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -191,6 +191,55 @@ fn what_changes_on_one_host_ends_the_pages_of_another_by_the_change_log() {
     assert_eq!(is_same, [false, true, false, false, true, false]);
     run(folders[0].path(), &["invalidate", "items/2"]).check(0, &["0 pages ended"]);
     until(|| look("")[1] != before[1]);
+}
+
+/// Bodies of pages over one connection, so that those that come again are prepared.
+fn bodies(served: &Served) -> impl FnMut(&str) -> String {
+    let stream = TcpStream::connect(&served.address).unwrap();
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    let mut output = stream;
+    move |path| {
+        write!(output, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            input.read_line(&mut line).unwrap();
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        input.read_exact(&mut body).unwrap();
+        String::from_utf8(body).unwrap()
+    }
+}
+
+#[test]
+fn a_page_that_is_prepared_is_as_fresh_as_the_change_log_says() {
+    let shop = Shop::start();
+    let cluster = cluster::Cluster::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let url = url_of(&runtime.block_on(cluster.database()));
+    let more = format!("{}lease = \"2s\"\n", saver(&url));
+    let folder = folder(&[("app.py", SAVER), ("tidewire.toml", &settings(&shop, &more))]);
+    let served = Served::start(folder.path());
+    let mut bodies = bodies(&served);
+    let mut page = || bodies("/shop/items/1");
+    // Until it has read the log once, pages end.
+    until(|| [(); 6].map(|()| page()).windows(2).all(|two| two[0] == two[1]));
+    let before = page();
+    send(&served.address, "POST /save", "content-length: 0\r\n");
+    until(|| page() != before);
+    let before = [(); 6].map(|()| page());
+    cluster.crash();
+    // When the lease has ended, by this gateway's own clock.
+    until(|| page() != before[5]);
+    let before = [(); 6].map(|()| page());
+    cluster.resume();
+    until(|| page() != before[5]);
 }
 
 /// Has saved something, and never comes to say so.

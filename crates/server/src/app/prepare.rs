@@ -4,7 +4,7 @@ use http::{Response, Version};
 use tidewire_service::{Freshness, Service};
 
 use crate::app::App;
-use crate::socket::prepared::CachedHit;
+use crate::socket::prepared::{CachedHit, HitWatch};
 
 impl App {
     /// What a reply of `service` is prepared by, if the cache gave it; `None` where something would
@@ -17,7 +17,7 @@ impl App {
     ) -> Option<CachedHit> {
         let (kept, of) = freshness.cached_version()?;
         if version != Version::HTTP_11
-            || self.watches()
+            || self.traces.is_some()
             || self.faults
             || self.callers.is_some()
             || !self.prepared.is_on()
@@ -26,7 +26,11 @@ impl App {
             return None;
         }
         self.prepared.begin();
-        Some(CachedHit::new(kept, of, self.edition))
+        let mut hit = CachedHit::new(kept, of, self.edition);
+        if self.watches() {
+            hit.watched = HitWatch::Unknown;
+        }
+        Some(hit)
     }
 }
 

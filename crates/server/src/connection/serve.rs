@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     }
     let activity = Activity::new(Arc::clone(&app.waiting), &app.limits);
     // Callers may be known by their certificate, of which requests say nothing.
-    let prepared = peer.certificates.is_empty().then_some(&app.prepared);
+    let prepared = peer.certificates.is_empty().then_some((&app.prepared, &peer));
     let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &app.limits, prepared);
     let dispatcher =
         Dispatcher::new(Arc::clone(&server), Arc::clone(&app), peer, gathering.clone());

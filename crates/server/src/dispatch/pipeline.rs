@@ -33,7 +33,8 @@ use crate::request::body::{RawBody, UnreadBody, check_length};
 use crate::request::catch_panic::panicked;
 use crate::request::host::add_host;
 use crate::request::inbound::InboundRequest;
-use crate::request::observe::Watch;
+use crate::request::observe::{Watch, WatchedHttp};
+use crate::request::repeat::RepeatedHead;
 use crate::request::trace;
 use crate::response::body::ResponseBody;
 use crate::response::page::uncached;
@@ -83,8 +84,13 @@ impl Dispatcher {
         let id = app.traces.map(|sampled| trace::mark(&mut context, sampled));
         let mut head = Head::new(target, context);
         head.set_arrived(now.into_std());
-        let is_head = verb == Method::HEAD;
-        let watch = Watch::of_request(&app.observers, &app.stop, &mut head, (id, is_head));
+        let is_repeated = version == Version::HTTP_11 && self.gathering.is_repeated();
+        let repeated = is_repeated.then(|| {
+            let gates = app.gates_of(&head.target);
+            Arc::new(RepeatedHead::of(&head, &app.observers, gates, &app.stop))
+        });
+        let http = WatchedHttp { id, is_head: verb == Method::HEAD, repeated };
+        let watch = Watch::of_request(&app.observers, &app.stop, &mut head, http);
         watch.phase(Phase::Gates);
         let gates = app.gates_of(&head.target);
         let asked = catch_unwind(AssertUnwindSafe(|| ask(gates, &mut head)));

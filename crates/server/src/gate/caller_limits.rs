@@ -156,6 +156,13 @@ impl Gate for CallerCalls {
     fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self.decide(head))
     }
+
+    /// An answer from memory is over at once.
+    fn admits_again(&self, head: &Head) -> bool {
+        self.callers.with(head, RateKey::Caller, |caller| {
+            caller.running.load(Ordering::Relaxed) < self.calls_max
+        })
+    }
 }
 
 /// Of whom a rate is.

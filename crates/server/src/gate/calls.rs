@@ -123,6 +123,11 @@ impl Gate for Calls {
         }
     }
 
+    /// An answer from memory takes no place that anybody could wait for.
+    fn admits_again(&self, head: &Head) -> bool {
+        is_health(head) || self.slots.free.available_permits() > 0
+    }
+
     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         Box::pin(self.place(head))
     }

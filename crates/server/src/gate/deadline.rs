@@ -82,6 +82,11 @@ impl Gate for Deadlines {
     fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self.decide(head))
     }
+
+    /// Their bytes say how long they may take, and an answer from memory takes nothing of it.
+    fn admits_again(&self, _: &Head) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

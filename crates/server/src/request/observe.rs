@@ -26,8 +26,10 @@ use tidewire_service::{
 };
 
 use crate::request::failure::RequestFailure;
+use crate::request::repeat::{RepeatedHead, WatchedRequest};
 use crate::request::trace::REQUEST_ID;
 use crate::runtime::stop::{Stage, Stop};
+use crate::socket::prepared::{CachedHit, HitWatch};
 
 /// One request that is watched; the end is told when the last of its clones is gone.
 pub(crate) struct Watch(Arc<RequestRecord>);
@@ -47,9 +49,7 @@ struct RequestRecord {
     guards: Mutex<Permits>,
     stop: Stop,
     begun: Instant,
-    /// What its answer says again.
-    id: Option<HeaderValue>,
-    is_head: bool,
+    http: WatchedHttp,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     /// What `content-length` says of its answer; all bits where nothing does.
@@ -58,6 +58,17 @@ struct RequestRecord {
     program: OnceLock<Arc<str>>,
     caller: OnceLock<Principal>,
     outcome: Outcome,
+}
+
+/// What is known of a request of HTTP before it is watched.
+#[derive(Default)]
+pub(crate) struct WatchedHttp {
+    /// What its answer says again.
+    pub(crate) id: Option<HeaderValue>,
+    /// Its answer has no body, whatever that says.
+    pub(crate) is_head: bool,
+    /// Its head, where it has come before.
+    pub(crate) repeated: Option<Arc<RepeatedHead>>,
 }
 
 /// Counts the bytes of a request's body.
@@ -72,16 +83,15 @@ impl Counter {
 impl Watch {
     /// Tells every observer of a request, and lets its context reach them.
     pub(crate) fn begin(observers: &[Arc<dyn Observer>], stop: &Stop, head: &mut Head) -> Self {
-        Self::of_request(observers, stop, head, (None, false))
+        Self::of_request(observers, stop, head, WatchedHttp::default())
     }
 
-    /// The same of a request of HTTP: its id, and whether its answer has no body whatever that
-    /// says.
+    /// The same of a request of HTTP.
     pub(crate) fn of_request(
         observers: &[Arc<dyn Observer>],
         stop: &Stop,
         head: &mut Head,
-        (id, is_head): (Option<HeaderValue>, bool),
+        http: WatchedHttp,
     ) -> Self {
         let mut first = None;
         let mut more = Vec::new();
@@ -109,8 +119,7 @@ impl Watch {
             guards: Mutex::default(),
             stop: stop.clone(),
             begun: head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std()),
-            id,
-            is_head,
+            http,
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
             length_out: AtomicU64::new(u64::MAX),
@@ -139,7 +148,7 @@ impl Watch {
 
     /// What a line of the log says of the request.
     pub(crate) fn described(&self) -> RequestDescription<'_> {
-        let RequestRecord { target, id, program, .. } = &*self.0;
+        let RequestRecord { target, http: WatchedHttp { id, .. }, program, .. } = &*self.0;
         RequestDescription {
             call: match target {
                 Target::Method(method) => Cow::Borrowed(&*method.path),
@@ -185,15 +194,19 @@ impl Watch {
 
     /// Takes note of the response's head, and follows its body.
     pub(crate) fn response<B: WatchedBody>(self, mut response: Response<B>) -> Response<B> {
-        if let Some(id) = &self.0.id {
+        if let Some(id) = &self.0.http.id {
             response.headers_mut().entry(REQUEST_ID).or_insert_with(|| id.clone());
         }
         let failed = response.extensions().get::<RequestFailure>().copied();
-        self.0.outcome.set(response.status(), failed);
+        let status = response.status();
+        self.0.outcome.set(status, failed);
         self.phase(Phase::FirstByte);
+        if let Some(hit) = response.extensions_mut().get_mut::<CachedHit>() {
+            hit.watched = self.again(status);
+        }
         // A body that is empty, or is left out, is never asked for a frame; one that is as long as
         // was said is not asked whether it ends.
-        if self.0.is_head || response.body().is_end_stream() {
+        if self.0.http.is_head || response.body().is_end_stream() {
             self.over();
         } else if let Some(length) = length(response.headers()) {
             self.0.length_out.store(length, Ordering::Relaxed);
@@ -217,6 +230,34 @@ impl Watch {
         if frame.is_none() || is_last || is_whole() {
             self.over();
         }
+    }
+
+    /// By what the next request of the same bytes is watched.
+    fn again(&self, status: StatusCode) -> HitWatch {
+        let record = &*self.0;
+        let Some(head) = record.http.repeated.clone() else { return HitWatch::Unknown };
+        let phases = Phases::of_bits(record.reached.load(Ordering::Relaxed));
+        if phases.has(Phase::Computed) || record.program.get().is_some() {
+            return HitWatch::Unknown;
+        }
+        HitWatch::Known(Arc::new(WatchedRequest {
+            head,
+            phases,
+            status,
+            bytes_in: record.bytes_in.load(Ordering::Relaxed),
+            caller: record.caller.get().cloned(),
+        }))
+    }
+
+    /// Tells all of a request that was answered as one before, by a body of so many bytes.
+    pub(crate) fn repeat(self, before: &WatchedRequest, bytes_out: usize) {
+        for phase in FROM_MEMORY.into_iter().filter(|phase| before.phases.has(*phase)) {
+            self.phase(phase);
+        }
+        self.0.bytes_in.store(before.bytes_in, Ordering::Relaxed);
+        self.0.outcome.set(before.status, None);
+        self.sent(bytes_out);
+        self.over();
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
@@ -319,6 +360,9 @@ impl RequestRecord {
         self.first.iter().chain(&self.more)
     }
 }
+
+/// The phases before the last of what is answered from memory and waits for nothing.
+const FROM_MEMORY: [Phase; 4] = [Phase::Gates, Phase::Handler, Phase::Memo, Phase::FirstByte];
 
 /// The bit of the end, which is over those of all phases.
 const ENDED: u8 = 1 << 7;

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::StatusCode;
-use tidewire_service::{Headers, InterimSender, InterimSink};
+use tidewire_service::{Headers, InterimSender, InterimSink, Peer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -96,6 +96,8 @@ struct Flags {
     body: AtomicU64,
     /// The body that nobody reads to its end, as `body` has it.
     abandoned: AtomicU64,
+    /// The request that was read has been answered from memory before.
+    repeated: AtomicBool,
     /// What goes before the answer.
     interim: InterimQueue,
 }
@@ -126,6 +128,12 @@ impl GatherHandle {
     /// A request was read: an answer will come.
     pub(crate) fn owes(&self) {
         self.0.owes.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request of the same bytes was answered from memory before, or one that came with
+    /// it.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.0.repeated.load(Ordering::Relaxed)
     }
 
     /// A request was read, whose body is all there or still to come.
@@ -196,7 +204,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         (speaks, first): (DetectedProtocol, Bytes),
         activity: Arc<Activity>,
         limits: &Limits,
-        prepared: Option<&Arc<PreparedReplies>>,
+        prepared: Option<(&Arc<PreparedReplies>, &Arc<Peer>)>,
     ) -> (Self, GatherHandle) {
         let state = GatherHandle::default();
         if speaks == DetectedProtocol::Http2 {
@@ -210,8 +218,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         };
         let held = Vec::new();
         let is_http1 = speaks == DetectedProtocol::Http1;
-        let prepared = prepared.filter(|prepared| is_http1 && prepared.is_on());
-        let prepared = prepared.map(|it| Box::new(PreparedConnection::new(Arc::clone(it))));
+        let prepared = prepared.filter(|(prepared, _)| is_http1 && prepared.is_on());
+        let prepared = prepared.map(|(prepared, peer)| {
+            Box::new(PreparedConnection::new(Arc::clone(prepared), Arc::clone(peer)))
+        });
         let handle = state.clone();
         let gather = Self {
             io,
@@ -298,6 +308,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         if self.has_unflushed || !prepared.is_between_requests(progress) {
             ready!(self.poll_piece(cx, buf))?;
             prepared.give_more(buf.filled(), progress);
+            self.state.0.repeated.store(false, Ordering::Relaxed);
             return Poll::Ready(Ok(()));
         }
         loop {
@@ -325,6 +336,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
                 buf.set_filled(read - answered);
             }
             prepared.give(buf.filled(), progress);
+            self.state.0.repeated.store(prepared.is_repeated(), Ordering::Relaxed);
             if !self.held.is_empty() {
                 self.state.0.flush_due.store(true, Ordering::Relaxed);
             }

@@ -14,7 +14,8 @@
 //! | is prepared | because |
 //! |---|---|
 //! | what the cache of the server answered, and nothing around it | a layer outside may want to see each call ([`Service::keeps`](tidewire_service::Service::keeps)) |
-//! | where no gate, observer or trace looks at requests, nor anything at addresses | each may say something else of the next one |
+//! | where no trace looks at requests, nor anything at addresses | each may say something else of the next one |
+//! | where gates and observers take part in it (`request/repeat.rs`) | they are asked each time and told |
 //! | a request that came as one piece, to its last byte, of at most [`REQUEST_BYTES_MAX`] | it is compared byte by byte |
 //! | one without `authorization` and `cookie` | what is prepared lies in memory with its request |
 //! | a response of at most [`RESPONSE_BYTES_MAX`], after which the connection goes on | copies have to be worth it |
@@ -41,10 +42,10 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use memchr::memmem::Finder;
 use parking_lot::RwLock;
-use tidewire_service::ServiceSource;
+use tidewire_service::{Peer, ServiceSource};
 
 pub(crate) use self::connection::PreparedConnection;
-pub(crate) use self::hit::CachedHit;
+pub(crate) use self::hit::{CachedHit, HitWatch, RepeatWatch, TellRepeat};
 pub(crate) use self::progress::RequestProgress;
 use self::reply::PreparedReply;
 
@@ -70,6 +71,24 @@ struct Shard {
     order: VecDeque<u64>,
     bytes: usize,
     answered: AtomicU64,
+}
+
+/// What became of the requests that an input begins with.
+#[derive(Debug, PartialEq, Eq)]
+struct AnswerCount {
+    /// Of those that are answered.
+    bytes: usize,
+    /// The one behind them was answered from memory before.
+    is_next_repeated: bool,
+}
+
+/// What became of one request.
+enum LookUp {
+    Answer,
+    /// Perhaps one of the same bytes was answered from memory before.
+    Nothing {
+        is_repeated: bool,
+    },
 }
 
 /// The hasher of what is a hash.
@@ -138,47 +157,89 @@ impl PreparedReplies {
     }
 
     /// Answers requests that `input` begins with, until more than `output_max` bytes are there:
-    /// appends their responses, and says how many bytes the requests are.
-    fn answer(&self, input: &[u8], output: &mut Vec<u8>, output_max: usize) -> usize {
-        if input.len() <= REQUEST_BYTES_MAX && self.answer_one(input, output) {
-            return input.len();
+    /// appends their responses.
+    fn answer(
+        &self,
+        input: &[u8],
+        peer: &Arc<Peer>,
+        output: &mut Vec<u8>,
+        output_max: usize,
+    ) -> AnswerCount {
+        let mut answered = AnswerCount { bytes: 0, is_next_repeated: false };
+        if input.len() <= REQUEST_BYTES_MAX {
+            match self.answer_one(input, peer, output) {
+                LookUp::Answer => return AnswerCount { bytes: input.len(), ..answered },
+                LookUp::Nothing { is_repeated } => answered.is_next_repeated = is_repeated,
+            }
         }
         // Pipelined: requests without a body end with their heads.
-        let mut begin = 0;
         while output.len() <= output_max
-            && let Some(end) = bodiless_end(&input[begin..]).map(|end| begin + end)
-            && end - begin <= REQUEST_BYTES_MAX
-            && end - begin < input.len()
-            && self.answer_one(&input[begin..end], output)
+            && let Some(length) = bodiless_end(&input[answered.bytes..])
+            && length <= REQUEST_BYTES_MAX
+            && length < input.len()
         {
-            begin = end;
+            let request = &input[answered.bytes..][..length];
+            match self.answer_one(request, peer, output) {
+                LookUp::Answer => answered.bytes += length,
+                LookUp::Nothing { is_repeated } => {
+                    answered.is_next_repeated = is_repeated;
+                    break;
+                }
+            }
         }
-        begin
+        answered
     }
 
-    fn answer_one(&self, request: &[u8], output: &mut Vec<u8>) -> bool {
+    fn answer_one(&self, request: &[u8], peer: &Arc<Peer>, output: &mut Vec<u8>) -> LookUp {
         let hash = self.hasher.hash_one(request);
         let shard = self.shard(hash);
         let found = shard.read();
-        let Some(reply) = found.replies.get(&hash) else { return false };
-        if !reply.answers(request) {
-            return false;
+        let nothing = || LookUp::Nothing {
+            is_repeated: self.first_sight(hash).load(Ordering::Relaxed) == hash,
+        };
+        let Some(reply) = found.replies.get(&hash).filter(|reply| reply.answers(request)) else {
+            return nothing();
+        };
+        match &reply.hit().watched {
+            HitWatch::Nobody => match self.give(&found, reply, output) {
+                true => LookUp::Answer,
+                false => nothing(),
+            },
+            HitWatch::Unknown => nothing(),
+            HitWatch::Known(before) => {
+                let before = Arc::clone(before);
+                // Nobody waits for what gates and observers do.
+                drop(found);
+                let Some(tell) = before.admit(peer) else { return nothing() };
+                let found = shard.read();
+                let reply = found.replies.get(&hash).filter(|reply| reply.answers(request));
+                let body_bytes = reply
+                    .and_then(|reply| self.give(&found, reply, output).then(|| reply.body_bytes()));
+                drop(found);
+                let Some(body_bytes) = body_bytes else { return nothing() };
+                tell(body_bytes);
+                LookUp::Answer
+            }
         }
+    }
+
+    /// Appends a reply of this shard, if it would be given again now.
+    fn give(&self, shard: &Shard, reply: &PreparedReply, output: &mut Vec<u8>) -> bool {
         let is_of_now = reply.source_edition() == self.source_edition();
-        match self.age(reply.hit()).filter(|_| is_of_now) {
+        let age = self.age(reply.hit()).filter(|_| is_of_now);
+        match age {
             Some(age) => {
                 reply.write(age, output);
-                found.answered.fetch_add(1, Ordering::Relaxed);
-                true
+                shard.answered.fetch_add(1, Ordering::Relaxed);
             }
-            // It is prepared anew once it was answered from memory twice again.
-            None => {
-                if reply.end() {
-                    self.first_sight(hash).store(0, Ordering::Relaxed);
-                }
-                false
+            None if reply.end() => {
+                // It is prepared anew once it was answered from memory twice again.
+                let hash = self.hasher.hash_one(reply.request());
+                self.first_sight(hash).store(0, Ordering::Relaxed);
             }
+            None => {}
         }
+        age.is_some()
     }
 
     /// How old a reply is that would be given again now; `None` where that is not sure.
@@ -197,6 +258,9 @@ impl PreparedReplies {
         }
         let hash = self.hasher.hash_one(request);
         if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
+            return;
+        }
+        if matches!(hit.watched, HitWatch::Unknown) {
             return;
         }
         // It came behind others, where the library had to answer it.

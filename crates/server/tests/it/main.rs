@@ -10,6 +10,7 @@ mod host;
 mod http;
 mod http1;
 mod prepared;
+mod prepared_watched;
 mod refused;
 mod reload;
 mod rest;

@@ -1,6 +1,7 @@
 //! Cached replies that leave as they lie: nobody notices, but by the calls that are not made.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,9 +20,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::host::start;
+use crate::prepared_watched::Watcher;
 
 /// A service with a cache, and how often it was called.
-struct Asked {
+pub(crate) struct Asked {
     service: Arc<dyn Service>,
     calls: Arc<AtomicUsize>,
     /// Whether it says of itself that it need not be asked.
@@ -40,13 +42,13 @@ impl Service for Asked {
 }
 
 /// Pages that are cached, `/page/{n}`, and how often their service was called.
-struct Pages {
+pub(crate) struct Pages {
     pages: Source<u64>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Pages {
-    fn new(is_transparent: bool, verify: f64) -> (Self, Asked) {
+    pub(crate) fn new(is_transparent: bool, verify: f64) -> (Self, Asked) {
         let graph = Graph::new();
         let pages = Source::new_in(&graph, "pages");
         let versions = Arc::new(AtomicUsize::new(0));
@@ -67,18 +69,20 @@ impl Pages {
         (Self { pages, calls: Arc::clone(&calls) }, Asked { service, calls, is_transparent })
     }
 
-    fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
 }
 
 /// One connection.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    async fn connect(server: &RunningServer) -> Self {
+    pub(crate) async fn connect(server: &RunningServer) -> Self {
         let address = server.url();
         let stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+        // Pieces of requests leave as they are cut.
+        stream.set_nodelay(true).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -115,7 +119,12 @@ impl Client {
         text
     }
 
-    async fn get(&mut self, path: &str) -> String {
+    /// What the server sees that it comes from.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.get_ref().local_addr().unwrap()
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> String {
         self.send(get(path, "").as_bytes()).await;
         self.response(true).await
     }
@@ -289,6 +298,7 @@ async fn random_requests_are_answered_as_without_it() {
 
 async fn random_program(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
+    let watched = random.bool();
     let echo = async |mut call: Call| {
         let body = std::mem::take(&mut call.body).collect(1 << 20).await?;
         Ok(Reply::text(Body::from(body)))
@@ -296,13 +306,15 @@ async fn random_program(seed: u64) {
     let mut sides = Vec::new();
     for limits in [Limits::default(), unprepared()] {
         let (pages, service) = Pages::new(true, 0.0);
+        let watcher = Watcher::default();
         let builder = Server::builder().limits(limits);
+        let builder = if watched { builder.observer(watcher.clone()) } else { builder };
         let builder = builder.route(Method::GET, "/page/{n}", service);
         let builder = builder.route(Method::POST, "/echo", echo);
         let builder = builder.route(Method::GET, "/free", async |_: Call| Ok("free"));
         let server = start(builder).await;
         let client = Client::connect(&server).await;
-        sides.push((pages, server, client));
+        sides.push((pages, server, client, watcher));
     }
     for _ in 0..random.usize(5..30) {
         let mut bytes = Vec::new();
@@ -319,7 +331,7 @@ async fn random_program(seed: u64) {
         let changed = random.u64(0..12);
         let reconnects = random.usize(0..8) == 0;
         let mut told = Vec::new();
-        for (pages, server, client) in &mut sides {
+        for (pages, server, client, _) in &mut sides {
             for cut in cuts.windows(2) {
                 client.send(&bytes[cut[0]..cut[1]]).await;
                 tokio::task::yield_now().await;
@@ -339,6 +351,14 @@ async fn random_program(seed: u64) {
         let sent = String::from_utf8_lossy(&bytes);
         assert_eq!(told[0], told[1], "seed {seed}, {cuts:?}: {sent}");
     }
+    let mut told = Vec::new();
+    for (_, server, client, watcher) in sides {
+        drop((client, server));
+        let mut all = watcher.all_told().await;
+        all.sort_unstable();
+        told.push(all);
+    }
+    assert_eq!(told[0], told[1], "seed {seed}");
 }
 
 /// Every kind of request that the server answers and goes on after.

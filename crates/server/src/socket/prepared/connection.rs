@@ -13,12 +13,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidewire_service::Peer;
+
 use super::progress::{RequestCounts, RequestProgress};
 use super::{HEAD_END, PreparedReplies, head_end};
 
 /// One connection, as far as requests may be answered beside the HTTP library.
 pub(crate) struct PreparedConnection {
     replies: Arc<PreparedReplies>,
+    peer: Arc<Peer>,
+    /// The first request that it was given was answered from memory before.
+    is_repeated: bool,
     given: GivenBytes,
     /// What the library was given, where that is one piece.
     piece: Vec<u8>,
@@ -51,11 +56,13 @@ enum GivenBytes {
 
 impl PreparedConnection {
     /// A connection of which nothing was read.
-    pub(crate) fn new(replies: Arc<PreparedReplies>) -> Self {
+    pub(crate) fn new(replies: Arc<PreparedReplies>, peer: Arc<Peer>) -> Self {
         let before = RequestCounts::default();
         let given = GivenBytes::Nothing;
         Self {
             replies,
+            peer,
+            is_repeated: false,
             given,
             piece: Vec::new(),
             last: PieceRequest::default(),
@@ -92,8 +99,20 @@ impl PreparedConnection {
 
     /// Answers what `input` begins with, until more than `output_max` bytes are there; how many
     /// bytes of it that are. It begins a request.
-    pub(crate) fn answer(&self, input: &[u8], output: &mut Vec<u8>, output_max: usize) -> usize {
-        self.replies.answer(input, output, output_max)
+    pub(crate) fn answer(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        output_max: usize,
+    ) -> usize {
+        let answered = self.replies.answer(input, &self.peer, output, output_max);
+        self.is_repeated = answered.is_next_repeated;
+        answered.bytes
+    }
+
+    /// Whether the first request that is not answered was answered from memory before.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.is_repeated
     }
 
     /// The library was given this, which begins a request.

@@ -111,9 +111,14 @@ impl PreparedReply {
         })
     }
 
+    /// What it is the response to.
+    pub(super) fn request(&self) -> &[u8] {
+        &self.bytes[..self.request_end]
+    }
+
     /// Whether it is the response to this request.
     pub(super) fn answers(&self, request: &[u8]) -> bool {
-        self.bytes[..self.request_end] == *request
+        self.request() == request
     }
 
     /// Whether it is the response to this request that is prepared by the same.
@@ -129,6 +134,11 @@ impl PreparedReply {
     /// The edition of the services that may change, when it was asked for.
     pub(super) fn source_edition(&self) -> u64 {
         self.source_edition
+    }
+
+    /// How long its body is.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.bytes.len() - self.head_end
     }
 
     /// Appends the response, which is of this age now.
@@ -168,7 +178,7 @@ impl PreparedReply {
 
     /// What it takes, with what its table takes for it.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len() + size_of::<Self>() + HOLDING_BYTES
+        self.bytes.len() + self.hit.watched.bytes() + size_of::<Self>() + HOLDING_BYTES
     }
 }
 

@@ -133,11 +133,16 @@ fn what_may_be_another_the_next_time_is_not_prepared() {
     }
 }
 
+/// How many bytes of requests are answered.
+fn answered(replies: &PreparedReplies, input: &[u8]) -> usize {
+    replies.answer(input, &Arc::new(Peer::new(None)), &mut Vec::new(), usize::MAX).bytes
+}
+
 #[test]
 fn memory_is_asked_for_each_request_and_the_editions_have_to_be_the_same() {
     let told = response("cache-status: tidewire; hit\r\n", "b");
     let replies = PreparedReplies::new(1 << 20, None);
-    let answer = |request: &[u8]| replies.answer(request, &mut Vec::new(), usize::MAX);
+    let answer = |request: &[u8]| answered(&replies, request);
     let now = kept(Some(0));
     replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     assert_eq!(answer(GET), 0, "it may never come again");
@@ -167,7 +172,7 @@ fn all_of_it_takes_no_more_than_its_bound_and_what_is_used_stays() {
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", &"b".repeat(300));
     let request = |n: usize| format!("GET /{n} HTTP/1.1\r\n\r\n").into_bytes();
-    let answers = |n: usize| replies.answer(&request(n), &mut Vec::new(), usize::MAX) > 0;
+    let answers = |n: usize| answered(&replies, &request(n)) > 0;
     for n in 0..2000 {
         for _ in 0..2 {
             replies.prepare(&request(n), told.as_bytes(), hit(&now), 0);
@@ -204,7 +209,7 @@ impl ServiceSource for Changing {
 fn what_was_prepared_before_other_services_were_offered_is_not_given() {
     let source = Arc::new(Changing(AtomicU64::new(3)));
     let replies = PreparedReplies::new(1 << 20, Some(Arc::clone(&source) as _));
-    let answer = || replies.answer(GET, &mut Vec::new(), usize::MAX);
+    let answer = || answered(&replies, GET);
     let now = kept(Some(0));
     let told = response("cache-status: tidewire; hit\r\n", "b");
     for _ in 0..2 {
@@ -231,7 +236,7 @@ fn a_small_bound_takes_large_responses() {
     for _ in 0..2 {
         replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     }
-    assert_eq!(replies.answer(GET, &mut Vec::new(), usize::MAX), GET.len());
+    assert_eq!(answered(&replies, GET), GET.len());
 }
 
 /// Polls once.
@@ -251,10 +256,12 @@ async fn no_more_is_answered_ahead_than_is_held_for_a_client() {
         replies.prepare(GET, told.as_bytes(), hit(&now), 0);
     }
     replies.begin();
+    let peer = Arc::new(Peer::new(None));
     let (mut client, server) = tokio::io::duplex(1 << 10);
     let first = (DetectedProtocol::Http1, Bytes::from(GET.repeat(REQUESTS)));
     let (mut gather, _) =
-        Gather::new(server, first, Arc::clone(&activity), &limits, Some(&replies));
+        Gather::new(server, first, Arc::clone(&activity), &limits, Some((&replies, &peer)));
+
     let mut space = vec![0; 1 << 16];
     assert!(read(&mut gather, &mut ReadBuf::new(&mut space)).is_pending());
     let few = replies.answer_count();
