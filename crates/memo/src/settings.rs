@@ -62,8 +62,8 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// being served the unpublished value of the attempt that the change outdated.
     ///
     /// Such an early value can mix the states before and after. After 16 rejected attempts in a row the
-    /// early value of the next one is served nevertheless. A caller that holds a write guard is given what his
-    /// own run makes, strict or not.
+    /// early value of the next one is served nevertheless, and so is at once what strict memos make of
+    /// it. A caller that holds a write guard is given what his own run makes, strict or not.
     #[must_use]
     pub fn strict(self) -> Self {
         self.inner.options.strict.store(true, Relaxed);

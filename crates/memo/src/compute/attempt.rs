@@ -459,7 +459,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let refused = candidate.refused();
         match () {
             () if attempt.rejections >= STRICT_LIMIT => {
-                refused.without(Taint::OUTDATED).or(Taint::UNTRACKED).or(Taint::DEFERRED)
+                let exhausted = Taint::UNTRACKED.or(Taint::DEFERRED).or(Taint::EXHAUSTED);
+                refused.without(Taint::OUTDATED).or(exhausted)
             }
             () if candidate.is_hopeless() => refused.or(Taint::UNTRACKED),
             () => refused,

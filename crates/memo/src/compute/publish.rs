@@ -60,7 +60,8 @@ impl<V> Candidate<V> {
 
     /// Whether it may show states before and after a change that running again would show one side of.
     pub(crate) fn is_mixed(&self) -> bool {
-        !self.is_hopeless() || self.taint.has(Taint::OUTDATED) && !self.taint.has(Taint::ANNOUNCES)
+        let is_in_vain = self.taint.has(Taint::ANNOUNCES.or(Taint::EXHAUSTED));
+        !self.is_hopeless() || self.taint.has(Taint::OUTDATED) && !is_in_vain
     }
 }
 

@@ -32,6 +32,9 @@ impl Taint {
     /// The next attempt may be published, but not if it is made at once: a change came between again and again,
     /// or what the value before had read late could not be tracked (see [`crate::compute::scope`]).
     pub(crate) const DEFERRED: Self = Self(16);
+    /// It, or what it used, was rejected as often as a strict memo may be: it may mix states, and
+    /// whoever used it would not get better by running again.
+    pub(crate) const EXHAUSTED: Self = Self(32);
     /// Whoever is given such an answer is told.
     pub(crate) const TOLD: Self = Self::OUTDATED.or(Self::DEFERRED);
 

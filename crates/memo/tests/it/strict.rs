@@ -1,12 +1,15 @@
 //! Strict memos, and values that can never be published.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 
-use tidewire_memo::{Graph, Memo, Source};
+use tidewire_memo::{Graph, Memo, Source, scope};
 
 use crate::support::{Gate, now, poll, yield_once};
+
+type Tasks = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
 
 #[test]
 fn a_strict_memo_runs_once_for_an_error_that_is_not_kept() {
@@ -101,6 +104,40 @@ fn a_strict_memo_gives_nobody_what_is_made_of_values_of_two_states_also_when_it_
     .strict();
     let mut get = pair.get(1);
     assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), (2, 2));
+}
+
+#[test]
+fn a_strict_memo_gives_nobody_what_is_made_of_two_states_also_after_a_late_read() {
+    let (graph, other) = (Graph::new(), Graph::new());
+    let (rows, foreign) =
+        (Source::<u64>::new_in(&graph, "rows"), Source::<u64>::new_in(&other, "foreign"));
+    let (data, gate, tasks) = (Arc::new(AtomicU64::new(1)), Gate::default(), Tasks::default());
+    let (load, wait, spawned) = (data.clone(), gate.clone(), tasks.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        let is_first = {
+            let mut tasks = spawned.lock().unwrap();
+            tasks.push(Box::pin(scope(async move { foreign.read(&key) })));
+            tasks.len() == 1
+        };
+        async move {
+            rows.read(&key);
+            let before = load.load(SeqCst);
+            if !is_first {
+                wait.pass().await;
+            }
+            (before, load.load(SeqCst))
+        }
+    })
+    .strict();
+    assert_eq!(*now(memo.get(1)).unwrap(), (1, 1));
+    assert!(poll(&mut tasks.lock().unwrap()[0]).is_ready());
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending(), "stale, and the next one is not kept");
     data.store(2, SeqCst);
     rows.changed(&1);
     gate.open();
@@ -294,6 +331,43 @@ fn a_strict_memo_that_others_outdate_again_and_again_answers_after_the_seventeen
     assert_eq!((*value, value.version()), (16, 0), "16 were rejected in a row before");
     assert_eq!(now(outer.get(1)).unwrap().version(), 0);
     assert_eq!((runs[0].load(SeqCst), runs[1].load(SeqCst)), (34, 1), "who reads it tries once");
+}
+
+#[test]
+fn strict_memos_above_one_that_others_outdate_again_and_again_answer_after_one_run() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs: Arc<[AtomicU64; 3]> = Arc::default();
+    let count = runs.clone();
+    let bottom = Memo::infallible_in(&graph, "bottom", move |key: u64| {
+        let run = count[0].fetch_add(1, SeqCst);
+        async move {
+            rows.read(&key);
+            // Somebody else, who is not asked to run again.
+            std::thread::spawn(move || rows.changed(&key)).join().unwrap();
+            run
+        }
+    })
+    .strict();
+    let above = |level: usize, name, below: Memo<u64, u64>| {
+        let count = runs.clone();
+        Memo::infallible_in(&graph, name, move |key: u64| {
+            count[level].fetch_add(1, SeqCst);
+            async move {
+                // The runs below outdate this one, too.
+                rows.read(&key);
+                *below.get(key).await.unwrap()
+            }
+        })
+        .strict()
+    };
+    let top = above(2, "top", above(1, "middle", bottom));
+    for call in 1..=2 {
+        let value = now(top.get(1)).unwrap();
+        assert_eq!((*value, value.version()), (17 * call - 1, 0));
+        let made: Vec<u64> = runs.iter().map(|runs| runs.load(SeqCst)).collect();
+        assert_eq!(made, [17 * call, call, call]);
+    }
 }
 
 #[test]
