@@ -6,7 +6,7 @@ Three servers on core 0, one thread each (peers/kept): `free` computes each answ
 nothing, `memo` answers from memory, `bare` is hyper with the bytes of memo's answer. Needs valgrind,
 h2load and curl.
 
-After them: a miss (each request of another row), and a command that changes a row, which is read
+After them: REST and a page with metrics, and with an access log beside them; a miss (each request of another row), and a command that changes a row, which is read
 again, with and without watchers.
 
 Usage: bench/cached.py [--only PART]
@@ -150,6 +150,12 @@ def main():
             else:
                 row += " | |"
             print(row, flush=True)
+        for name in ("REST, HTTP/1.1", "page, HTTP/1.1"):
+            how, path, _ = cells(folder)[name]
+            for what, also in (("metrics", "metrics"), ("logged", "metrics and an access log")):
+                if options.only in f"{name}, {also}":
+                    watched = counted([what], lambda server, requests: load(server, how, path, requests), folder)
+                    print(f"| {name}, {also} | | {watched:,.0f} | | | |", flush=True)
         others = {"miss, REST": misses, "change and read, no watcher": changes(0), "change and read, 1 watcher": changes(1), "change and read, 10 watchers": changes(10)}
         for name, run in others.items():
             if options.only in name:

@@ -6,12 +6,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidewire_service::{
-    Code, End, EndReason, Head, Observation, Observer, Phases, Protocol, Target,
-};
+use http::HeaderName;
+use tidewire_service::{Code, End, EndReason, Head, Observation, Observer, Phases};
 
 use crate::line::{RequestStart, line};
-use crate::record::{called, text};
 
 /// How a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +58,11 @@ impl Observer for AccessLog {
         let headers = context.headers();
         let peer = context.peer().and_then(|peer| peer.address);
         let begun = RequestStart {
-            method: called(target),
-            is_plain: matches!(target, Target::Http(_)),
-            protocol: context.protocol().map_or("inside", Protocol::as_str),
-            peer: peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string()),
-            request_id: text(headers, "x-request-id").to_owned(),
-            trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
+            target: target.clone(),
+            protocol: context.protocol(),
+            peer: peer.map(|peer| peer.ip()),
+            request_id: headers.get(REQUEST_ID).cloned(),
+            traceparent: headers.get(TRACEPARENT).cloned(),
         };
         Arc::new(LoggedRequest { log: self.clone(), begun })
     }
@@ -74,6 +71,9 @@ impl Observer for AccessLog {
         true
     }
 }
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 struct LoggedRequest {
     log: AccessLog,
@@ -109,8 +109,10 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
+    use std::time::Duration;
+
     use http::{HeaderValue, Method, StatusCode, Uri};
-    use tidewire_service::{Context, Headers, HttpTarget, Phase, Principal};
+    use tidewire_service::{Context, Headers, HttpTarget, Phase, Principal, Protocol, Target};
 
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -192,6 +194,18 @@ mod tests {
         let target = Target::Unknown("/shop.v1.Items/Get".into());
         log.begin(&Head::new(target, Context::default())).end(end);
         told.recv().unwrap()
+    }
+
+    #[test]
+    fn a_time_is_in_milliseconds_to_the_microsecond() {
+        for (micros, shown) in
+            [(0, "0ms"), (7, "0.007ms"), (50, "0.05ms"), (1500, "1.5ms"), (2_000_000, "2000ms")]
+        {
+            let mut end = End::new(EndReason::Answered);
+            end.took = Duration::from_micros(micros);
+            let text = of_end(LineFormat::Text, &end);
+            assert!(text.contains(&format!(" ok {shown} in=0 ")), "{micros}: {text}");
+        }
     }
 
     #[test]

@@ -4,77 +4,109 @@
 //! ids. Queries and headers may hold secrets, and are left out; what could end the line is escaped.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use http::HeaderValue;
 use serde_json::json;
-use tidewire_service::{End, OneLine, Principal};
+use tidewire_service::{End, OneLine, Principal, Protocol, Target};
 
 use crate::LineFormat;
+use crate::record::called;
 use crate::series::{Series, outcome};
 
-/// What is known of a request when it begins.
+/// What is known of a request when it begins. It becomes text once its line is written: of most
+/// requests none may be.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestStart {
-    pub(crate) method: String,
-    pub(crate) is_plain: bool,
-    pub(crate) protocol: &'static str,
-    pub(crate) peer: String,
-    pub(crate) request_id: String,
-    pub(crate) trace_id: String,
+    pub(crate) target: Target,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) request_id: Option<HeaderValue>,
+    pub(crate) traceparent: Option<HeaderValue>,
 }
 
 pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: Duration) -> String {
-    let outcome = outcome(end, begun.is_plain);
-    let status = end.status.map_or(0, |status| status.as_u16());
-    let milliseconds = taken.as_micros() as f64 / 1e3;
+    let RequestStart { target, peer, .. } = begun;
+    let outcome = outcome(end, matches!(target, Target::Http(_)));
+    let protocol = begun.protocol.map_or("inside", Protocol::as_str);
+    let request_id = text(begun.request_id.as_ref());
+    let End { bytes_in, bytes_out, .. } = end;
     match format {
         LineFormat::Json => json!({
-            "method": begun.method,
-            "protocol": begun.protocol,
+            "method": called(target),
+            "protocol": protocol,
             "code": outcome,
-            "status": status,
-            "ms": milliseconds,
-            "bytes_in": end.bytes_in,
-            "bytes_out": end.bytes_out,
-            "peer": begun.peer,
+            "status": end.status.map_or(0, |status| status.as_u16()),
+            "ms": taken.as_micros() as f64 / 1e3,
+            "bytes_in": bytes_in,
+            "bytes_out": bytes_out,
+            "peer": peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string()),
             "caller": caller(end).map_or_else(String::new, |name| OneLine(name).to_string()),
             "program": end.program.as_deref().map(|name| OneLine(name).to_string()),
             "cache": Series::from_memory(end).map(cache_state),
             // JSON lets pass what steers a terminal.
-            "request_id": OneLine(&begun.request_id).to_string(),
-            "trace_id": begun.trace_id,
+            "request_id": OneLine(request_id).to_string(),
+            "trace_id": text(begun.traceparent.as_ref()).get(3..35).unwrap_or_default(),
         })
         .to_string(),
         LineFormat::Text => {
-            let mut line = String::new();
-            let RequestStart { method, protocol, peer, request_id, .. } = begun;
-            let method = method.escape_default();
-            let request_id = field(request_id);
-            let bytes_in = end.bytes_in;
-            let bytes_out = end.bytes_out;
-            let _ = write!(
-                line,
-                "{method} {protocol} {outcome} {milliseconds}ms in={bytes_in} out={bytes_out} \
-                 peer={peer} id={request_id}"
-            );
+            let mut line = String::with_capacity(LINE_BYTES);
+            match target {
+                Target::Method(method) => escape(&mut line, method.path.trim_start_matches('/')),
+                other => escape(&mut line, &called(other)),
+            }
+            let part = taken.as_micros() % 1000;
+            let _ = write!(line, " {protocol} {outcome} {}", taken.as_millis());
+            if part > 0 {
+                let _ = write!(line, ".{part:03}");
+                line.truncate(line.trim_end_matches('0').len());
+            }
+            let _ = write!(line, "ms in={bytes_in} out={bytes_out} peer=");
+            let _ = match peer {
+                Some(peer) => write!(line, "{peer}"),
+                None => write!(line, "-"),
+            };
+            field(&mut line, " id=", request_id);
             if let Some(caller) = caller(end) {
-                let _ = write!(line, " caller={}", field(caller));
+                field(&mut line, " caller=", caller);
             }
             if let Some(program) = &end.program {
-                let _ = write!(line, " program={}", field(program));
+                field(&mut line, " program=", program);
             }
             if let Some(from_memory) = Series::from_memory(end) {
-                let _ = write!(line, " cache={}", cache_state(from_memory));
+                line.push_str(" cache=");
+                line.push_str(cache_state(from_memory));
             }
             line
         }
     }
 }
 
-/// A text as the value of a field: in quotes where it could be taken for more than one.
-fn field(text: &str) -> String {
-    let text = text.escape_default().to_string();
-    if text.contains([' ', '=', '"']) { format!("\"{text}\"") } else { text }
+/// A header as text.
+fn text(value: Option<&HeaderValue>) -> &str {
+    value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Appends a text with everything escaped that is not plain ASCII.
+fn escape(line: &mut String, text: &str) {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !b"\\\"'".contains(&byte);
+    if text.bytes().all(is_plain) {
+        line.push_str(text);
+    } else {
+        let _ = write!(line, "{}", text.escape_default());
+    }
+}
+
+/// Appends a field: its value is in quotes where it could be taken for more than one.
+fn field(line: &mut String, name: &str, value: &str) {
+    line.push_str(name);
+    let begin = line.len();
+    escape(line, value);
+    if line[begin..].contains([' ', '=', '"']) {
+        line.insert(begin, '"');
+        line.push('"');
+    }
 }
 
 /// The caller's name, which its issuer knows it by.
@@ -85,3 +117,6 @@ fn caller(end: &End) -> Option<&str> {
 const fn cache_state(from_memory: bool) -> &'static str {
     if from_memory { "hit" } else { "miss" }
 }
+
+/// The room of a line, which most lines fit in.
+const LINE_BYTES: usize = 192;

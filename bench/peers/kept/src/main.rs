@@ -1,7 +1,8 @@
 //! What an answer from memory costs, beside the same handler without a memo and hyper alone.
 //!
 //! `kept free` computes each answer with a handler that costs nothing, `kept memo` answers from
-//! memory, `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The
+//! memory, `kept metrics` and `kept logged` do so with metrics, and an access log beside them that is
+//! written to nowhere, `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The
 //! first line of output is the address.
 
 mod proto {
@@ -23,6 +24,7 @@ use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
 use tidewire::{Call, Context, Reply, ReplyCache, Result, Server, Service};
 use tidewire::service::CacheScope;
+use tidewire::telemetry::{AccessLog, LineFormat, Metrics};
 use tokio::net::TcpListener;
 
 struct Handler(Source<i32>);
@@ -73,8 +75,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         .service(RowsServer::new(Handler(source)))
         .route(Method::GET, "/page", page.cached(CacheScope::Public))
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    if how == "memo" {
+    if how != "free" {
         builder = builder.memo(ReplyCache::new(&graph));
+    }
+    if matches!(&*how, "metrics" | "logged") {
+        builder = builder.observer(Metrics::new());
+    }
+    if how == "logged" {
+        let log = AccessLog::new(LineFormat::Text, |line| _ = std::hint::black_box(line));
+        builder = builder.observer(log);
     }
     let running = builder.start().await?;
     println!("{}", running.addresses()[0]);
