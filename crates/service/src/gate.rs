@@ -52,12 +52,20 @@ pub trait Gate: Send + Sync + 'static {
         Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
     }
 
-    /// Whether a request may be answered from memory by the bytes of a response before, without
-    /// [`admit`](Self::admit): it has the same bytes as one that was let pass, without credentials,
-    /// and perhaps another peer. Asked each time, with the head that `admit` would see, of which
-    /// nothing is kept.
+    /// Whether a request may be answered from memory by the bytes of the response to one before,
+    /// without [`admit`](Self::admit). Both requests have the same bytes, and neither has an
+    /// `authorization`, `proxy-authorization` or `cookie`; they may come from different peers.
     ///
-    /// A gate that says `false`, as here, sees each request, which costs what reading it costs.
+    /// `head` is that of the request before as it came, with the peer, the time and the deadline
+    /// of now. What gates leave in a head is not in it: where one has set a principal or a header,
+    /// requests are not answered so.
+    ///
+    /// A gate says `true` if it would let the request pass, and if the answer depends on nothing
+    /// else that `admit` does: not on an extension or a guard that it leaves. It counts nothing
+    /// here: `admit` may be asked of the same request afterwards, if another gate says `false` or
+    /// the reply has left memory. A panic is a `false`.
+    ///
+    /// With a gate that says `false`, as here, each request is read, which costs what that costs.
     fn admits_again(&self, head: &Head) -> bool {
         let _ = head;
         false

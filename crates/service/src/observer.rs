@@ -57,12 +57,14 @@ pub trait Observer: Send + Sync + 'static {
     /// Shared, since what runs inside a service (memoization) has phases to report too.
     fn begin(&self, head: &Head) -> Arc<dyn Observation>;
 
-    /// Whether it may be told of a request that is answered from memory by the bytes of a response
-    /// before: its beginning, phases and end are told at once, when it was answered, and none of
-    /// its messages. Asked each time.
+    /// Whether it may be told of a request that is answered from memory by the bytes of the
+    /// response to one before. Its beginning, its phases and its end are then told together, once
+    /// gates and memory were asked and before the bytes leave; its messages are not. The head is
+    /// that of the request before, with the peer, the time and the deadline of now. Asked for each
+    /// such request.
     ///
-    /// With an observer that says `false`, as here, each request is read and its response printed,
-    /// which costs what that costs.
+    /// With an observer that says `false`, as here, each request is read, which costs what that
+    /// costs.
     fn accepts_prepared(&self) -> bool {
         false
     }

@@ -87,9 +87,9 @@ impl Dispatcher {
         let is_repeated = version == Version::HTTP_11 && self.gathering.is_repeated();
         let repeated = is_repeated.then(|| {
             let gates = app.gates_of(&head.target);
-            Arc::new(RepeatedHead::of(&head, &app.observers, gates, &app.stop))
+            RepeatedHead::of(&head, &app.observers, gates, &app.stop)
         });
-        let http = WatchedHttp { id, is_head: verb == Method::HEAD, repeated };
+        let http = WatchedHttp { id, is_head: verb == Method::HEAD };
         let watch = Watch::of_request(&app.observers, &app.stop, &mut head, http);
         watch.phase(Phase::Gates);
         let gates = app.gates_of(&head.target);
@@ -97,6 +97,9 @@ impl Dispatcher {
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
                 let HeadParts { context, permits, .. } = head.into_parts();
+                if let Some(repeated) = repeated.filter(|it| it.is_as_admitted(&context)) {
+                    watch.repeats(repeated);
+                }
                 let watch = Some(watch.keep(permits, context.principal()));
                 self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
             }

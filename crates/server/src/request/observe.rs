@@ -50,6 +50,8 @@ struct RequestRecord {
     stop: Stop,
     begun: Instant,
     http: WatchedHttp,
+    /// Its head, where it has come before and may come again.
+    repeated: OnceLock<Arc<RepeatedHead>>,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     /// What `content-length` says of its answer; all bits where nothing does.
@@ -67,8 +69,6 @@ pub(crate) struct WatchedHttp {
     pub(crate) id: Option<HeaderValue>,
     /// Its answer has no body, whatever that says.
     pub(crate) is_head: bool,
-    /// Its head, where it has come before.
-    pub(crate) repeated: Option<Arc<RepeatedHead>>,
 }
 
 /// Counts the bytes of a request's body.
@@ -120,6 +120,7 @@ impl Watch {
             stop: stop.clone(),
             begun: head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std()),
             http,
+            repeated: OnceLock::new(),
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
             length_out: AtomicU64::new(u64::MAX),
@@ -144,6 +145,11 @@ impl Watch {
             let _ = self.0.caller.set(caller.clone());
         }
         self
+    }
+
+    /// Takes note of the head of a request that has come before.
+    pub(crate) fn repeats(&self, head: RepeatedHead) {
+        let _ = self.0.repeated.set(Arc::new(head));
     }
 
     /// What a line of the log says of the request.
@@ -235,7 +241,7 @@ impl Watch {
     /// By what the next request of the same bytes is watched.
     fn again(&self, status: StatusCode) -> HitWatch {
         let record = &*self.0;
-        let Some(head) = record.http.repeated.clone() else { return HitWatch::Unknown };
+        let Some(head) = record.repeated.get().cloned() else { return HitWatch::Unknown };
         let phases = Phases::of_bits(record.reached.load(Ordering::Relaxed));
         if phases.has(Phase::Computed) || record.program.get().is_some() {
             return HitWatch::Unknown;
@@ -245,7 +251,6 @@ impl Watch {
             phases,
             status,
             bytes_in: record.bytes_in.load(Ordering::Relaxed),
-            caller: record.caller.get().cloned(),
         }))
     }
 

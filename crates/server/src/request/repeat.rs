@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, Uri};
 use tidewire_service::{
-    Context, Gate, Head, Headers, Observer, Peer, Permits, Phases, Principal, Protocol, Target,
+    Context, Gate, Head, Headers, HttpTarget, Observer, Peer, Phases, Protocol, Target,
 };
 use tokio::time::Instant;
 
@@ -20,7 +21,9 @@ use crate::request::observe::Watch;
 use crate::runtime::stop::Stop;
 use crate::socket::prepared::{RepeatWatch, TellRepeat};
 
-/// The head of a request that came before, and who sees its like.
+/// The head of a request that came before, as it was before gates, and who sees its like. Its texts
+/// are its own: those of a request are parts of what was read of its connection, and keep all of
+/// that.
 pub(crate) struct RepeatedHead {
     observers: Arc<[Arc<dyn Observer>]>,
     gates: Box<[Arc<dyn Gate>]>,
@@ -28,6 +31,7 @@ pub(crate) struct RepeatedHead {
     target: Target,
     headers: Headers,
     protocol: Option<Protocol>,
+    is_conditional: bool,
     /// How long it may take.
     timeout: Option<Duration>,
 }
@@ -38,7 +42,6 @@ pub(crate) struct WatchedRequest {
     pub(crate) phases: Phases,
     pub(crate) status: StatusCode,
     pub(crate) bytes_in: u64,
-    pub(crate) caller: Option<Principal>,
 }
 
 impl RepeatedHead {
@@ -55,11 +58,18 @@ impl RepeatedHead {
             observers: observers.into(),
             gates: gates.into(),
             stop: stop.clone(),
-            target: head.target.clone(),
-            headers: context.headers().clone(),
+            target: own_target(&head.target),
+            headers: context.headers().iter().filter_map(own_header).collect(),
             protocol: context.protocol(),
+            is_conditional: context.is_conditional(),
             timeout: context.deadline().map(|at| at.saturating_duration_since(arrived)),
         }
+    }
+
+    /// Whether gates left nothing in a head that the answer may depend on: what they leave in that
+    /// of the next one is not known.
+    pub(crate) fn is_as_admitted(&self, context: &Context) -> bool {
+        context.principal().is_none() && *context.headers() == self.headers
     }
 
     /// The same head, now and from this peer.
@@ -70,6 +80,9 @@ impl RepeatedHead {
             .with_peer(Arc::clone(peer));
         if let Some(protocol) = self.protocol {
             context = context.with_protocol(protocol);
+        }
+        if self.is_conditional {
+            context = context.with_conditions();
         }
         let mut head = Head::new(self.target.clone(), context);
         head.set_arrived(now);
@@ -95,19 +108,39 @@ impl RepeatWatch for WatchedRequest {
         }
         Some(Box::new(move |bytes_out| {
             let RepeatedHead { observers, stop, .. } = &*self.head;
-            let watch = Watch::begin(observers, stop, &mut head);
-            watch.keep(Permits::default(), self.caller.as_ref()).repeat(&self, bytes_out);
+            Watch::begin(observers, stop, &mut head).repeat(&self, bytes_out);
         }))
     }
 
     fn bytes(&self) -> usize {
-        let RepeatedHead { observers, gates, headers, .. } = &*self.head;
+        let RepeatedHead { observers, gates, target, headers, .. } = &*self.head;
+        let of_target = match target {
+            Target::Http(http) => {
+                let params = http.params.iter().map(|(_, value)| value.len() + TEXT_BYTES);
+                http.uri.path().len() + params.sum::<usize>() + TEXT_BYTES
+            }
+            _ => 0,
+        };
         let texts = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+        let of_headers: usize = texts.map(|text| text + 2 * TEXT_BYTES).sum();
         let seen_by = (observers.len() + gates.len()) * size_of::<Arc<dyn Gate>>();
-        let own = size_of::<Self>() + size_of::<RepeatedHead>();
-        own + seen_by + texts.map(|text| text + HEADER_BYTES).sum::<usize>()
+        size_of::<Self>() + size_of::<RepeatedHead>() + of_target + of_headers + seen_by
     }
 }
 
-/// What a map takes for each header beside its text.
-const HEADER_BYTES: usize = 120;
+fn own_target(target: &Target) -> Target {
+    let Target::Http(http) = target else { return target.clone() };
+    let text = Bytes::from(http.uri.to_string());
+    let uri = Uri::from_maybe_shared(text).unwrap_or_else(|_| http.uri.clone());
+    Target::Http(HttpTarget::new(http.method.clone(), uri).with_params(http.params.clone()))
+}
+
+fn own_header((name, value): (&HeaderName, &HeaderValue)) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
+    let mut own = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+    own.set_sensitive(value.is_sensitive());
+    Some((name, own))
+}
+
+/// What a text takes beside its letters, about.
+const TEXT_BYTES: usize = 60;

@@ -206,6 +206,8 @@ impl PreparedReplies {
                 false => nothing(),
             },
             HitWatch::Unknown => nothing(),
+            // Nobody is asked in vain, as far as that is known.
+            HitWatch::Known(_) if reply.is_over() || !self.is_of_now(reply) => nothing(),
             HitWatch::Known(before) => {
                 let before = Arc::clone(before);
                 // Nobody waits for what gates and observers do.
@@ -225,8 +227,7 @@ impl PreparedReplies {
 
     /// Appends a reply of this shard, if it would be given again now.
     fn give(&self, shard: &Shard, reply: &PreparedReply, output: &mut Vec<u8>) -> bool {
-        let is_of_now = reply.source_edition() == self.source_edition();
-        let age = self.age(reply.hit()).filter(|_| is_of_now);
+        let age = self.age(reply.hit()).filter(|_| self.is_of_now(reply));
         match age {
             Some(age) => {
                 reply.write(age, output);
@@ -240,6 +241,12 @@ impl PreparedReplies {
             None => {}
         }
         age.is_some()
+    }
+
+    /// Whether it was prepared by the settings and the services of now.
+    fn is_of_now(&self, reply: &PreparedReply) -> bool {
+        reply.hit().edition == self.edition.load(Ordering::Acquire)
+            && reply.source_edition() == self.source_edition()
     }
 
     /// How old a reply is that would be given again now; `None` where that is not sure.
@@ -264,7 +271,8 @@ impl PreparedReplies {
             return;
         }
         // It came behind others, where the library had to answer it.
-        let is_there = |reply: &PreparedReply| reply.is_of(request, &hit, source_edition);
+        let is_there =
+            |reply: &PreparedReply| reply.is_of(request, &hit, source_edition) && !reply.is_over();
         if self.shard(hash).read().replies.get(&hash).is_some_and(is_there) {
             return;
         }

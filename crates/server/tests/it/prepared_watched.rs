@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use parking_lot::Mutex;
-use tidewire_server::{Builder, Limits, RunningServer, Server};
+use tidewire_server::{Builder, CallerAddresses, Limits, RunningServer, Server, Settings};
 use tidewire_service::{
     Admission, End, EndReason, Error, Gate, Head, Observation, Observer, Phase, Phases, Principal,
 };
@@ -29,9 +29,8 @@ struct DoorState {
 }
 
 impl Gate for Door {
-    fn admit(&self, head: &mut Head) -> Admission {
+    fn admit(&self, _: &mut Head) -> Admission {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
-        head.context.set_principal(Principal::new("door", "ada"));
         match self.0.is_shut.load(Ordering::Relaxed) {
             true => Admission::Ready(Err(Error::permission_denied("shut"))),
             false => Admission::Ready(Ok(())),
@@ -41,7 +40,7 @@ impl Gate for Door {
     fn admits_again(&self, head: &Head) -> bool {
         self.0.asked_again.fetch_add(1, Ordering::Relaxed);
         assert!(!self.0.panics.load(Ordering::Relaxed), "the door is broken");
-        assert_eq!(head.context.principal(), None, "it is as it was before gates");
+        assert!(head.context.is_conditional() && head.arrived().is_some());
         assert_eq!(head.context.header("host").unwrap(), "test");
         self.0.peers.lock().extend(head.context.peer().and_then(|peer| peer.address));
         !self.0.is_shut.load(Ordering::Relaxed)
@@ -74,7 +73,6 @@ pub(crate) struct Told {
     how: String,
     status: Option<u16>,
     bytes: [u64; 2],
-    caller: Option<String>,
 }
 
 impl Watcher {
@@ -124,7 +122,6 @@ impl Observation for Watched {
             how: format!("{:?}", end.how),
             status: end.status.map(|status| status.as_u16()),
             bytes: [end.bytes_in, end.bytes_out],
-            caller: end.caller.as_ref().map(|caller| caller.subject().to_owned()),
         });
     }
 }
@@ -154,7 +151,7 @@ async fn what_is_prepared_is_told_as_what_is_read() {
     let phases = [Phase::Gates, Phase::Handler, Phase::Memo, Phase::FirstByte, Phase::Written];
     assert_eq!(read.phases, phases);
     assert_eq!(read.how, format!("{:?}", EndReason::Answered));
-    assert_eq!((read.status, read.caller.as_deref()), (Some(200), Some("ada")));
+    assert_eq!(read.status, Some(200));
     assert!(read.bytes[1] > 100, "{read:?}");
     assert!(told[1..].iter().all(|one| one == read), "{told:?}");
 }
@@ -179,6 +176,65 @@ async fn a_gate_that_says_no_sees_the_request() {
     door.0.panics.store(true, Ordering::Relaxed);
     assert!(client.get("/page/1").await.starts_with("HTTP/1.1 200 "));
     assert_eq!((pages.calls(), door.counts()), (5, [8, 7]));
+}
+
+/// Says who calls, or a header, by where the request comes from.
+struct ByAddress(fn(&mut Head, SocketAddr));
+
+impl Gate for ByAddress {
+    fn admit(&self, head: &mut Head) -> Admission {
+        let address = head.context.peer().and_then(|peer| peer.address);
+        (self.0)(head, address.unwrap());
+        Admission::Ready(Ok(()))
+    }
+
+    fn admits_again(&self, _: &Head) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn what_a_gate_says_of_a_request_is_said_of_no_other() {
+    let says: [fn(&mut Head, SocketAddr); 2] = [
+        |head, address| {
+            head.context.set_principal(Principal::new("address", address.to_string()));
+        },
+        |head, address| head.context.set_header("x-from", address.to_string()).unwrap(),
+    ];
+    for say in says {
+        let (pages, server) = pages(|it| it.gate(ByAddress(say))).await;
+        let mut client = Client::connect(&server).await;
+        for _ in 0..8 {
+            client.get("/page/1").await;
+        }
+        assert_eq!((pages.calls(), server.usage().prepared_answers), (8, 0));
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_come_any_more_is_not_asked_for() {
+    let door = Door::default();
+    let (_, service) = Pages::new(true, 0.0);
+    let builder = Server::builder().route(Method::GET, "/page/{n}", service).gate(door.clone());
+    let reload = builder.reload_handle();
+    let server = start(builder).await;
+    let mut client = Client::connect(&server).await;
+    for _ in 0..6 {
+        client.get("/page/1").await;
+    }
+    assert_eq!(door.counts(), [4, 2]);
+    let mut settings = Settings::default();
+    settings.callers = CallerAddresses::default().deny(["127.0.0.1"]).unwrap();
+    reload.reload(settings).unwrap();
+    for _ in 0..3 {
+        assert!(client.get("/page/1").await.starts_with("HTTP/1.1 403 "));
+    }
+    assert_eq!(door.counts(), [4, 2]);
+    reload.reload(Settings::default()).unwrap();
+    for _ in 0..3 {
+        assert!(client.get("/page/1").await.starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(door.counts(), [5, 4], "once anew");
 }
 
 #[tokio::test]

@@ -166,6 +166,11 @@ impl PreparedReply {
         output.extend_from_slice(&self.bytes[self.head_end..]);
     }
 
+    /// Whether it is known to be not in memory any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
     /// It is not in memory any more; whether nobody knew that.
     pub(super) fn end(&self) -> bool {
         !self.is_over.swap(true, Ordering::Relaxed)
