@@ -61,9 +61,10 @@ pub trait Gate: Send + Sync + 'static {
     /// requests are not answered so.
     ///
     /// A gate says `true` if it would let the request pass, and if the answer depends on nothing
-    /// else that `admit` does: not on an extension or a guard that it leaves. It counts nothing
-    /// here: `admit` may be asked of the same request afterwards, if another gate says `false` or
-    /// the reply has left memory. A panic is a `false`.
+    /// else that `admit` does: not on an extension or a guard that it leaves. One that knows
+    /// callers by their addresses says `false`. It counts nothing here: `admit` may be asked of the
+    /// same request afterwards, if another gate says `false` or the reply has left memory. A panic
+    /// is a `false`.
     ///
     /// With a gate that says `false`, as here, each request is read, which costs what that costs.
     fn admits_again(&self, head: &Head) -> bool {

@@ -97,9 +97,7 @@ impl Dispatcher {
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
                 let HeadParts { context, permits, .. } = head.into_parts();
-                if let Some(repeated) = repeated.filter(|it| it.is_as_admitted(&context)) {
-                    watch.repeats(repeated);
-                }
+                watch.repeats(repeated, &context);
                 let watch = Some(watch.keep(permits, context.principal()));
                 self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
             }
@@ -120,6 +118,7 @@ impl Dispatcher {
                     let gates = &dispatcher.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
                     let HeadParts { context, permits, .. } = head.into_parts();
+                    watch.repeats(repeated, &context);
                     let watch = Some(watch.keep(permits, context.principal()));
                     let request = InboundRequest { verb, uri, version, context, body, watch };
                     let response = match decision {

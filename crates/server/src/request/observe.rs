@@ -21,8 +21,8 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use tidewire_service::{
-    Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases,
-    Principal, Side, Target,
+    Code, Codec, Context, End, EndReason, Error, Head, Observation, Observer, Permits, Phase,
+    Phases, Principal, Side, Target,
 };
 
 use crate::request::failure::RequestFailure;
@@ -147,9 +147,12 @@ impl Watch {
         self
     }
 
-    /// Takes note of the head of a request that has come before.
-    pub(crate) fn repeats(&self, head: RepeatedHead) {
-        let _ = self.0.repeated.set(Arc::new(head));
+    /// Takes note of the head of a request that has come before, if the next may be let pass by
+    /// it: gates left this context.
+    pub(crate) fn repeats(&self, head: Option<RepeatedHead>, admitted: &Context) {
+        if let Some(head) = head.filter(|head| head.is_as_admitted(admitted)) {
+            let _ = self.0.repeated.set(Arc::new(head));
+        }
     }
 
     /// What a line of the log says of the request.

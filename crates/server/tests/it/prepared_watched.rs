@@ -9,7 +9,8 @@ use http::Method;
 use parking_lot::Mutex;
 use tidewire_server::{Builder, CallerAddresses, Limits, RunningServer, Server, Settings};
 use tidewire_service::{
-    Admission, End, EndReason, Error, Gate, Head, Observation, Observer, Phase, Phases, Principal,
+    Admission, End, EndReason, Error, Gate, GateFuture, Head, Observation, Observer, Phase, Phases,
+    Principal,
 };
 
 use crate::host::start;
@@ -209,6 +210,36 @@ async fn what_a_gate_says_of_a_request_is_said_of_no_other() {
         }
         assert_eq!((pages.calls(), server.usage().prepared_answers), (8, 0));
     }
+}
+
+/// Has to wait before it knows, but for what has come before.
+struct Slow;
+
+impl Gate for Slow {
+    fn admit(&self, _: &mut Head) -> Admission {
+        Admission::Waits
+    }
+
+    fn wait<'a>(&'a self, _: &'a mut Head) -> GateFuture<'a> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+
+    fn admits_again(&self, _: &Head) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn what_a_gate_had_to_wait_for_is_prepared_too() {
+    let (pages, server) = pages(|it| it.gate(Slow)).await;
+    let mut client = Client::connect(&server).await;
+    for _ in 0..8 {
+        assert!(client.get("/page/1").await.starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(pages.calls(), 4);
 }
 
 #[tokio::test]
