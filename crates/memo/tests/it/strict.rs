@@ -305,22 +305,31 @@ fn a_strict_memo_waits_while_it_is_looked_at_whether_a_dependency_has_changed() 
     }
 }
 
-#[test]
-fn a_strict_memo_that_others_outdate_again_and_again_answers_after_the_seventeenth_run() {
-    let graph = Graph::new();
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    let runs: Arc<[AtomicU64; 2]> = Arc::default();
-    let count = runs.clone();
-    let inner = Memo::infallible_in(&graph, "inner", move |key: u64| {
-        let run = count[0].fetch_add(1, SeqCst);
+/// A strict memo that somebody else outdates during each of its runs; its value is the run's.
+fn outdated_by_others(
+    graph: &Graph,
+    rows: Source<u64>,
+    run: impl Fn() -> u64 + Send + Sync + 'static,
+) -> Memo<u64, u64> {
+    let memo = Memo::infallible_in(graph, "outdated", move |key: u64| {
+        let run = run();
         async move {
             rows.read(&key);
             // Somebody else, who is not asked to run again.
             std::thread::spawn(move || rows.changed(&key)).join().unwrap();
             run
         }
-    })
-    .strict();
+    });
+    memo.strict()
+}
+
+#[test]
+fn a_strict_memo_that_others_outdate_again_and_again_answers_after_the_seventeenth_run() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs: Arc<[AtomicU64; 2]> = Arc::default();
+    let count = runs.clone();
+    let inner = outdated_by_others(&graph, rows, move || count[0].fetch_add(1, SeqCst));
     let count = runs.clone();
     let outer = Memo::infallible_in(&graph, "outer", move |key: u64| {
         count[1].fetch_add(1, SeqCst);
@@ -339,16 +348,7 @@ fn strict_memos_above_one_that_others_outdate_again_and_again_answer_after_one_r
     let rows = Source::<u64>::new_in(&graph, "rows");
     let runs: Arc<[AtomicU64; 3]> = Arc::default();
     let count = runs.clone();
-    let bottom = Memo::infallible_in(&graph, "bottom", move |key: u64| {
-        let run = count[0].fetch_add(1, SeqCst);
-        async move {
-            rows.read(&key);
-            // Somebody else, who is not asked to run again.
-            std::thread::spawn(move || rows.changed(&key)).join().unwrap();
-            run
-        }
-    })
-    .strict();
+    let bottom = outdated_by_others(&graph, rows, move || count[0].fetch_add(1, SeqCst));
     let above = |level: usize, name, below: Memo<u64, u64>| {
         let count = runs.clone();
         Memo::infallible_in(&graph, name, move |key: u64| {
