@@ -8,6 +8,7 @@
 //! in `make proof`.
 
 mod failure;
+mod hung;
 mod run;
 mod test_programs;
 

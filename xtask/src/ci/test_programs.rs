@@ -9,12 +9,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Outcome, build, cargo, cargo_command, without_cargo_variables};
+use super::{Outcome, build, cargo, cargo_command, hung, without_cargo_variables};
+
+/// How long one program may take: five times what the longest does beside four busy loops. One that
+/// hangs would otherwise take the whole run's time and never be named.
+const PATIENCE: Duration = Duration::from_mins(25);
 
 /// Compiles what the tests run, and the tests.
 ///
@@ -97,11 +101,33 @@ impl Program {
         command.env("LD_LIBRARY_PATH", libraries).env("RUST_TEST_THREADS", threads.to_string());
         command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
         let started = Instant::now();
-        let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
-        let mut output = std::io::stdout().lock();
-        writeln!(output, "── {} ({:.1} s)", self.name, started.elapsed().as_secs_f64())?;
-        std::io::copy(&mut File::open(&printed)?, &mut output)?;
+        let mut process =
+            command.spawn().with_context(|| format!("{command:?} cannot be started"))?;
+        let mut where_it_hung = Vec::new();
+        let status = loop {
+            if let Some(status) = process.try_wait()? {
+                break status;
+            }
+            if started.elapsed() > PATIENCE {
+                where_it_hung = hung::stacks(process.id());
+                process.kill()?;
+                break process.wait()?;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let took = started.elapsed();
+        let text = String::from_utf8_lossy(&std::fs::read(&printed)?).into_owned();
         std::fs::remove_file(&printed)?;
+        let mut output = std::io::stdout().lock();
+        writeln!(output, "── {} ({:.1} s)\n{text}", self.name, took.as_secs_f64())?;
+        if took > PATIENCE {
+            let tests = hung::unfinished_tests(&text).join(", ");
+            let minutes = PATIENCE.as_secs() / 60;
+            writeln!(output, "error: {} was ended after {minutes} minutes in: {tests}", self.name)?;
+            for line in where_it_hung {
+                writeln!(output, "error: {line}")?;
+            }
+        }
         Ok(status.success())
     }
 }
