@@ -203,7 +203,7 @@ fn bodies(served: &Served) -> impl FnMut(&str) -> String {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            input.read_line(&mut line).unwrap();
+            assert!(input.read_line(&mut line).unwrap() > 0, "the connection ended");
             if let Some(value) = line.strip_prefix("content-length: ") {
                 length = value.trim().parse().unwrap();
             }

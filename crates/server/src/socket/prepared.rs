@@ -31,6 +31,7 @@ mod connection;
 mod hit;
 mod progress;
 mod reply;
+mod sights;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -48,6 +49,7 @@ pub(crate) use self::connection::PreparedConnection;
 pub(crate) use self::hit::{CachedHit, HitWatch, RepeatWatch, TellRepeat};
 pub(crate) use self::progress::RequestProgress;
 use self::reply::PreparedReply;
+use self::sights::Sights;
 
 /// The responses of one server that are prepared.
 pub(crate) struct PreparedReplies {
@@ -55,8 +57,8 @@ pub(crate) struct PreparedReplies {
     /// What one shard may take.
     shard_bytes_max: usize,
     hasher: RandomState,
-    /// Requests that were answered from memory once, by their hash; an older one makes room.
-    first_sights: Box<[AtomicU64]>,
+    /// Requests that were answered from memory once.
+    sights: Sights,
     /// Whether the cache has answered anything yet: until then connections keep no account.
     is_used: AtomicBool,
     /// The edition of the server's settings.
@@ -116,7 +118,7 @@ impl PreparedReplies {
             shards: (0..shards).map(|_| RwLock::default()).collect(),
             shard_bytes_max: bytes_max / shards,
             hasher: RandomState::default(),
-            first_sights: (0..FIRST_SIGHTS).map(|_| AtomicU64::new(0)).collect(),
+            sights: Sights::default(),
             is_used: AtomicBool::new(false),
             edition: AtomicU64::new(0),
             source,
@@ -194,9 +196,7 @@ impl PreparedReplies {
         let hash = self.hasher.hash_one(request);
         let shard = self.shard(hash);
         let found = shard.read();
-        let nothing = || LookUp::Nothing {
-            is_repeated: self.first_sight(hash).load(Ordering::Relaxed) == hash,
-        };
+        let nothing = || LookUp::Nothing { is_repeated: self.sights.has(hash) };
         let Some(reply) = found.replies.get(&hash).filter(|reply| reply.answers(request)) else {
             return nothing();
         };
@@ -236,7 +236,7 @@ impl PreparedReplies {
             None if reply.end() => {
                 // It is prepared anew once it was answered from memory twice again.
                 let hash = self.hasher.hash_one(reply.request());
-                self.first_sight(hash).store(0, Ordering::Relaxed);
+                self.sights.forget(hash);
             }
             None => {}
         }
@@ -264,7 +264,7 @@ impl PreparedReplies {
             return;
         }
         let hash = self.hasher.hash_one(request);
-        if self.first_sight(hash).swap(hash, Ordering::Relaxed) != hash {
+        if !self.sights.add(hash) {
             return;
         }
         if matches!(hit.watched, HitWatch::Unknown) {
@@ -284,10 +284,6 @@ impl PreparedReplies {
             let gone = self.shard(hash).write().add(hash, reply, self.shard_bytes_max);
             drop(gone);
         }
-    }
-
-    fn first_sight(&self, hash: u64) -> &AtomicU64 {
-        &self.first_sights[hash as usize % FIRST_SIGHTS]
     }
 
     /// By the upper bits; the table of a shard goes by the lower ones.
@@ -350,8 +346,6 @@ const RESPONSE_BYTES_MAX: usize = 32 << 10;
 const SHARDS: usize = 16;
 /// What is less than this is in one shard, so that large responses fit.
 const SHARDED_BYTES: usize = 1 << 20;
-/// How many requests are known to have been answered from memory once.
-const FIRST_SIGHTS: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -310,7 +310,8 @@ async fn limits_of_calls_go_with_what_is_prepared_and_rates_count_each() {
         let (pages, server) = pages(|it| it.limits(limits.clone())).await;
         let mut client = Client::connect(&server).await;
         for _ in 0..9 {
-            assert!(client.get("/page/1").await.starts_with("HTTP/1.1 200 "));
+            let response = client.get("/page/1").await;
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         }
         assert_eq!(pages.calls(), calls);
     }

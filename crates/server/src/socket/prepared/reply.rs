@@ -200,12 +200,13 @@ impl CacheLines<'_> {
     /// When the response to a `GET`, or to a `POST`, says how old it is; `None` where it does not
     /// speak of the cache as what it gives from memory does.
     fn age_header(&self, is_get: bool, age: Duration) -> Option<AgeHeader> {
-        let seconds = age.as_secs();
+        // A second may have begun since the response was made.
+        let is_now = |said| age.as_secs().checked_sub(said).is_some_and(|late| late <= 1);
         match (self.age, self.status) {
             (None, None) => (!is_get).then_some(AgeHeader::Never),
-            (None, Some(HIT)) if seconds == 0 => Some(AgeHeader::FromOneSecond),
-            (Some(b"0"), Some(HIT)) if seconds == 0 => Some(AgeHeader::Always),
-            (Some(said), Some(HIT)) if said == seconds.to_string().as_bytes() => {
+            (None, Some(HIT)) if is_now(0) => Some(AgeHeader::FromOneSecond),
+            (Some(b"0"), Some(HIT)) if is_now(0) => Some(AgeHeader::Always),
+            (Some(said), Some(HIT)) if is_now(std::str::from_utf8(said).ok()?.parse().ok()?) => {
                 Some(AgeHeader::FromOneSecond)
             }
             _ => None,

@@ -102,6 +102,9 @@ fn a_response_is_given_as_it_was_but_for_its_date_and_age() {
     assert_eq!(again(GET, &told(""), 0, 3), expected("3"));
     assert_eq!(again(GET, &told("age: 0\r\n"), 0, 0), expected("0"));
     assert_eq!(again(GET, &told("age: 12\r\n"), 12, 345), expected("345"));
+    // A second has begun since the response was made.
+    assert_eq!(again(GET, &told(""), 1, 1), expected("1"));
+    assert_eq!(again(GET, &told("age: 12\r\n"), 13, 13), expected("13"));
     let post = Some("HTTP/1.1 200 OK|content-length: 1|b".to_owned());
     assert_eq!(again(POST, &response("", "b"), 5, 6), post);
     let unchanged = format!("HTTP/1.1 304 Not Modified\r\n{HIT}{DATE}\r\n");
@@ -115,8 +118,10 @@ fn what_may_be_another_the_next_time_is_not_prepared() {
     for (request, response, age) in [
         (GET, response("", "b"), 0),
         (GET, response("cache-status: tidewire; fwd=miss; stored\r\n", "b"), 0),
-        (GET, response(&format!("{HIT}age: 3\r\n"), "b"), 4),
-        (GET, response(HIT, "b"), 4),
+        (GET, response(&format!("{HIT}age: 3\r\n"), "b"), 5),
+        (GET, response(&format!("{HIT}age: 3\r\n"), "b"), 2),
+        (GET, response(&format!("{HIT}age: x\r\n"), "b"), 0),
+        (GET, response(HIT, "b"), 2),
         (GET, response(&format!("{HIT}connection: close\r\n"), "b"), 0),
         (GET, response(&format!("{HIT}set-cookie: a=b\r\n"), "b"), 0),
         (GET, response(&format!("{HIT}{DATE}"), "b"), 0),
