@@ -366,41 +366,33 @@ async fn launch(
     let drain = Drain::start(pipes, program.name(), &process, output);
     let limits = Some(process.bounded().to_string()).filter(|limits| !limits.is_empty());
     tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
-    let ended = process.ended();
-    let reached = async {
+    let end = process.ended();
+    let mut reached = pin!(async {
         match early {
             Some(way) => way,
             None => way.await,
         }
-    };
+    });
     let way = tokio::select! {
-        // A process whose hello was refused ends, too: the refusal says why.
         biased;
-        way = reached => way,
-        end = ended => {
+        way = &mut reached => way,
+        end = end => {
+            let refused = if place.is_native() { refusal(reached).await } else { None };
             drain.to_its_end().await;
-            let why = output.last_words(process.pid());
-            return Err(Failure::text(format!("{end} before it listened{why}")));
+            return Err(ended(refused, &end.to_string(), &output.last_words(process.pid())));
         }
         () = tokio::time::sleep(life.start_timeout) => {
             let elsewhere = elsewhere(place, &not_ready.lock(), process.pid());
             process.signal(Signal::KILL);
             process.ended().await;
             drain.to_its_end().await;
-            let (timeout, not_ready) = (life.start_timeout, not_ready.lock().clone());
-            let hint = match program.listen {
-                Listen::Inherited => Some(NeverAccepted::of(process.pid(), program)),
-                _ => None,
-            };
-            let hint = hint.filter(|_| !matches!(not_ready, NotReady::Answers { .. }));
-            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-            let text = format!("it {not_ready} within start_timeout = {timeout:?}{elsewhere}{hint}");
-            return Err(Failure { late_after: Some(timeout), ..Failure::text(text) });
+            let not_ready = not_ready.lock().clone();
+            return Err(late(not_ready, &elsewhere, generation, process.pid()));
         }
     };
     let way = match way {
         Ok(way) => way,
-        Err(text) => {
+        Err(said) => {
             // Its end says more, if it is ending.
             let end = tokio::time::timeout(LAST_WORDS, process.ended()).await;
             if end.is_err() {
@@ -408,13 +400,42 @@ async fn launch(
                 process.ended().await;
             }
             drain.to_its_end().await;
-            return Err(Failure::text(match end {
-                Ok(end) => format!("{text}; {end}{}", output.last_words(process.pid())),
-                Err(_) => text,
-            }));
+            return Err(match end {
+                Ok(end) => ended(said, &end.to_string(), &output.last_words(process.pid())),
+                Err(_) => Failure::text(said.unwrap_or_else(|| NO_HELLO.to_owned())),
+            });
         }
     };
     Ok(LaunchedProcess { process, drain, way })
+}
+
+/// Why a process that has ended was refused: what its session says may be known later than its end.
+async fn refusal(
+    reached: impl Future<Output = Result<CallMode, Option<String>>>,
+) -> Option<String> {
+    tokio::time::timeout(LAST_WORDS, reached).await.ok()?.err()?
+}
+
+/// Why a process could not be called that ended by itself.
+fn ended(refused: Option<String>, end: &str, last_words: &str) -> Failure {
+    Failure::text(match refused {
+        Some(text) => format!("{text}; {end}{last_words}"),
+        None => format!("{end} before it listened{last_words}"),
+    })
+}
+
+/// Why a process is ended that could not be called in time.
+fn late(not_ready: NotReady, elsewhere: &str, generation: &Generation, pid: i32) -> Failure {
+    let Generation { program, life, .. } = generation;
+    let hint = match (program.listen, &not_ready) {
+        (Listen::Inherited, NotReady::Silent | NotReady::Listens) => {
+            format!(": {}", NeverAccepted::of(pid, program))
+        }
+        _ => String::new(),
+    };
+    let timeout = life.start_timeout;
+    let text = format!("it {not_ready} within start_timeout = {timeout:?}{elsewhere}{hint}");
+    Failure { late_after: Some(timeout), ..Failure::text(text) }
 }
 
 /// Where a process listens that was expected at a port and is not there.
@@ -432,13 +453,13 @@ fn elsewhere(place: &ListenPlace, not_ready: &NotReady, pid: i32) -> String {
 /// Waits until a process can be called.
 ///
 /// # Errors
-/// It will never be.
+/// It will never be; `None` where it is a native one that said nothing.
 async fn reach(
     place: &ListenPlace,
     context: &StartContext<'_>,
     peer: &Arc<Peer>,
     not_ready: &parking_lot::Mutex<NotReady>,
-) -> Result<CallMode, String> {
+) -> Result<CallMode, Option<String>> {
     let StartContext { generation, .. } = context;
     if let Some(socket) = place.take_socket() {
         return Native::greet(socket, peer).await.map(CallMode::Native);
@@ -451,9 +472,9 @@ async fn reach(
         address => address,
     };
     let client = client(&address.url(), generation);
-    let client = client.map_err(|error| error.to_string())?;
+    let client = client.map_err(|error| Some(error.to_string()))?;
     if let Some(path) = generation.program.ready_path() {
-        until_ready(&client, path, not_ready).await?;
+        until_ready(&client, path, not_ready).await.map_err(Some)?;
     }
     Ok(CallMode::Http(client, address))
 }
@@ -553,5 +574,7 @@ const READY_LONGEST_WAIT: Duration = Duration::from_millis(250);
 const UNUSED_MAX: Duration = Duration::from_secs(1);
 /// How long those who have the pipes of a process that ended may take to close them.
 const LAST_LINES: Duration = Duration::from_secs(1);
-/// How long a process may take to end once its session is over.
+/// What there is to say of a native process that closed its socket and went on.
+const NO_HELLO: &str = "it did not send a hello of the live protocol";
+/// How long a process may take to end once its session is over, and its session once it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);

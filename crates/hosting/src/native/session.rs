@@ -48,21 +48,24 @@ impl Native {
     /// Greets a process, and waits until it takes calls.
     ///
     /// # Errors
-    /// What there is to say of one that does not speak the protocol, or says that it cannot start.
+    /// What there is to say of one that does not speak the protocol, or says that it cannot start;
+    /// `None` where it closed its socket before it said anything.
     ///
     /// # Cancel safety
     /// Dropped, the session is over.
-    pub(crate) async fn greet(socket: UnixStream, peer: &Arc<Peer>) -> Result<Self, String> {
-        let transport = Socket::new(socket).map_err(|error| error.to_string())?;
+    pub(crate) async fn greet(
+        socket: UnixStream,
+        peer: &Arc<Peer>,
+    ) -> Result<Self, Option<String>> {
+        let transport = Socket::new(socket).map_err(|error| Some(error.to_string()))?;
         let peer = Arc::clone(peer);
         let tasks = TaskTracker::new();
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
         let anybody = async |_| Ok(Identity::default());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
         let greeted = links.greet(transport, arrival, anybody).await;
-        let (link, connection) = greeted.map_err(|refused| match refused {
-            Some(violation) => format!("its hello is refused: {violation}"),
-            None => "it did not send a hello of the live protocol".to_owned(),
+        let (link, connection) = greeted.map_err(|refused| {
+            refused.map(|violation| format!("its hello is refused: {violation}"))
         })?;
         let (ends, over) = watch::channel(false);
         let ended = link.clone();
@@ -82,7 +85,7 @@ impl Native {
             () = native.over() => {
                 let why = native.link.why_over().map(|why| why.to_string());
                 let why = why.unwrap_or_else(|| "it closed its socket".to_owned());
-                Err(format!("it did not become ready: {why}"))
+                Err(Some(format!("it did not become ready: {why}")))
             }
         }
     }
