@@ -37,5 +37,5 @@ async fn grpc_go_and_connect_go_see_every_behaviour_through_a_proxy() {
     let (_running, address) = proxied().await;
     let output = run(tool("foreign-go-client"), &[&address.to_string()]).await;
     check_cases(&String::from_utf8_lossy(&output.stdout), 40);
-    assert!(output.status.success());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -6,8 +6,9 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Instant;
 
-use crate::program::{Ran, command, folder, run};
+use crate::program::{HANG, Ran, command, folder, run};
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -147,7 +148,6 @@ run = ["python3", "app.py"]
 start_timeout = "2m"
 "#;
 
-/// Runs a command until its output has this.
 #[test]
 fn calls_are_shown_with_what_was_said_in_them_while_that_is_wanted() {
     let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
@@ -191,12 +191,15 @@ fn json(ran: &Ran) -> Vec<serde_json::Value> {
     ran.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
+/// Runs a command until its output has this.
 fn until(folder: &Path, arguments: &[&str], part: &str) -> Ran {
+    let began = Instant::now();
     loop {
         let ran = run(folder, arguments);
         if ran.stdout.contains(part) {
             return ran;
         }
+        assert!(began.elapsed() < HANG, "no {part:?} in {}", ran.stdout);
     }
 }
 

@@ -68,9 +68,11 @@ pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
 /// Comes back once it is so.
 #[track_caller]
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    // After so long it never is, however slow a machine is.
-    let (began, hang) = (Instant::now(), Duration::from_secs(120));
+    let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < hang, "it never is what is waited for here");
+        assert!(began.elapsed() < HANG, "it never is what is waited for here");
     }
 }
+
+/// After so long what is waited for never comes, however slow a machine is.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
