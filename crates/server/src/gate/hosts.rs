@@ -53,10 +53,11 @@ impl Hosts {
         let Some(names) = &self.names else { return Ok(()) };
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let Some(host) = uri.authority().map(Authority::as_str).or(host) else { return Ok(()) };
-        let name = without_port(host).to_ascii_lowercase();
-        if is_local(&name) || names.iter().any(|known| is_named(known, &name)) {
+        let name = without_port(host);
+        if is_local(name) || names.iter().any(|known| is_named(known, name)) {
             return Ok(());
         }
+        let name = name.to_ascii_lowercase();
         let text = format!("this server is not {name:?}; add it to server.hosts");
         Err(Error::failed_precondition(text)
             .with_http_status(http::StatusCode::MISDIRECTED_REQUEST))
@@ -64,20 +65,25 @@ impl Hosts {
 }
 
 fn is_local(name: &str) -> bool {
+    if name.eq_ignore_ascii_case("localhost") || is_below(name, ".localhost") {
+        return true;
+    }
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let is_loopback =
-        literal.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
-    let below = name.strip_suffix(".localhost");
-    is_loopback || name == "localhost" || below.is_some_and(|below| !below.is_empty())
+    literal.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn is_named(known: &str, name: &str) -> bool {
-    match known.strip_prefix("*.") {
-        Some(above) => {
-            name.strip_suffix(above).is_some_and(|left| left.len() > 1 && left.ends_with('.'))
-        }
-        None => known == name,
+    match known.strip_prefix('*') {
+        Some(above) if above.starts_with('.') => is_below(name, above),
+        _ => known.eq_ignore_ascii_case(name),
     }
+}
+
+/// Whether a name ends in `above`, a dot and a name, with something before it.
+fn is_below(name: &str, above: &str) -> bool {
+    let begins = name.len().checked_sub(above.len()).filter(|length| *length > 0);
+    let end = begins.and_then(|length| name.get(length..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(above))
 }
 
 /// `host` without `:port` and the dot of the root; an IPv6 address keeps its brackets.
