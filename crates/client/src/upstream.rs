@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::header::HOST;
 use tidewire_schema::Schema;
 use tidewire_service::{
-    Answer, CacheScope, Call, Codec, Context, Forwarded, Service, end_to_end,
+    Answer, CacheScope, Call, Codec, Context, Forwarded, Peer, Service, end_to_end,
     remove_gateway_headers,
 };
 
@@ -88,7 +88,7 @@ fn within_key(context: &Context, scope: &CacheScope) -> Context {
 fn passed_on(context: Context, host: Option<HeaderValue>) -> Context {
     let deadline = context.deadline();
     let trace = context.extensions().get::<Trace>().cloned();
-    let address = context.peer().and_then(|peer| peer.address).map(|address| address.ip());
+    let address = context.peer().and_then(Peer::address_header);
     let is_https = context.peer().map(|peer| peer.is_secure);
     let mut headers = end_to_end(context.into_headers());
     remove_gateway_headers(&mut headers);
@@ -105,7 +105,7 @@ fn passed_on(context: Context, host: Option<HeaderValue>) -> Context {
 mod tests {
     use std::sync::Arc;
 
-    use tidewire_service::{Headers, Peer};
+    use tidewire_service::Headers;
 
     use super::*;
 

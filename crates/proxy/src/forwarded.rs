@@ -6,10 +6,8 @@
 //! So is what the caller's `Connection` names, before these are set, since that would take them out
 //! again on the way.
 
-use std::net::SocketAddr;
-
 use http::header::{CONNECTION, HOST};
-use http::{HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Uri};
 use tidewire_service::{Forwarded, Headers, is_for_all};
 
 /// The host that a request asks for.
@@ -22,35 +20,39 @@ pub(crate) fn host<'a>(headers: &'a Headers, uri: &'a Uri) -> Option<&'a str> {
 pub(crate) fn set(
     headers: &mut Headers,
     uri: &Uri,
-    address: Option<SocketAddr>,
+    address: Option<HeaderValue>,
     is_https: bool,
     prefix: Option<&str>,
 ) {
-    let of_uri = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    let is_of_uri = of_uri.is_some();
-    let host = of_uri.or_else(|| headers.get(HOST).cloned());
     settle_connection(headers);
     take_out(headers);
     // HTTP/2 has it in the URL; the program is spoken to in HTTP/1.1.
-    if is_of_uri || !headers.contains_key(HOST) {
+    let of_uri = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    let host = match of_uri {
+        Some(host) => {
+            headers.insert(HOST, host.clone());
+            Some(host)
+        }
+        None => headers.get(HOST).cloned(),
+    };
+    if host.is_none() {
         // Without one HTTP/1.1 has an empty field: RFC 9112, section 3.2.
-        let host = host.clone().unwrap_or_else(|| HeaderValue::from_static(""));
-        headers.insert(HOST, host);
+        headers.insert(HOST, HeaderValue::from_static(""));
     }
-    let address = address.map(|address| address.ip());
     Forwarded { address, host, is_https: Some(is_https), prefix }.tell(headers);
 }
 
 /// Takes out names that a program could take for others.
 fn take_out(headers: &mut Headers) {
-    let is_out = |name: &str| name.contains(['_', '.']);
-    let names: Vec<_> = headers.keys().filter(|name| is_out(name.as_str())).cloned().collect();
+    let is_out = |name: &HeaderName| name.as_str().bytes().any(|byte| matches!(byte, b'_' | b'.'));
+    let names: Vec<_> = headers.keys().filter(|name| is_out(name)).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
 pub(crate) fn settle_connection(headers: &mut Headers) {
-    if !headers.contains_key(CONNECTION) {
+    // Few names are compared sooner than this one is hashed.
+    if headers.keys().all(|name| *name != CONNECTION) {
         return;
     }
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
@@ -66,7 +68,6 @@ pub(crate) fn settle_connection(headers: &mut Headers) {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderName;
     use http::header::FORWARDED;
 
     use super::*;
@@ -82,7 +83,7 @@ mod tests {
         headers.insert(HOST, HeaderValue::from_static("shop.example"));
         headers.insert(FOR, HeaderValue::from_static("10.0.0.1"));
         headers.insert(FORWARDED, HeaderValue::from_static("for=10.0.0.1"));
-        let address = SocketAddr::from(([192, 0, 2, 7], 1234));
+        let address = HeaderValue::from_static("192.0.2.7");
         set(&mut headers, &Uri::from_static("/a"), Some(address), true, Some("/shop"));
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(text(FOR), Some("192.0.2.7"));
@@ -118,7 +119,7 @@ mod tests {
         headers.insert(CONNECTION, HeaderValue::from_static("X-Forwarded-For, Upgrade, x-own"));
         headers.append(CONNECTION, HeaderValue::from_static("x-forwarded-proto"));
         headers.insert("x-own", HeaderValue::from_static("a"));
-        let address = SocketAddr::from(([192, 0, 2, 7], 1234));
+        let address = HeaderValue::from_static("192.0.2.7");
         set(&mut headers, &Uri::from_static("http://a/b"), Some(address), true, None);
         let passed = tidewire_service::end_to_end(headers.clone());
         assert_eq!(passed[FOR], "192.0.2.7");

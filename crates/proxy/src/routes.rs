@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
-use tidewire_service::{Answer, Call, Error, Progress, Service, Target, without_prefix};
+use tidewire_service::{Answer, Call, Error, Peer, Progress, Service, Target, without_prefix};
 
 use crate::forwarded;
 use crate::grpc_caller::GrpcCaller;
@@ -94,9 +94,9 @@ impl Route {
     }
 
     /// Whether requests for this host and path belong here.
-    fn matches(&self, host: Option<&str>, path: &str) -> bool {
+    fn matches<'a>(&self, host: impl Fn() -> Option<&'a str>, path: &str) -> bool {
         let is_host = self.host.as_deref().is_none_or(|wanted| {
-            host.is_some_and(|host| name_of(host).eq_ignore_ascii_case(wanted))
+            host().is_some_and(|host| name_of(host).eq_ignore_ascii_case(wanted))
         });
         let Some(rest) = path.strip_prefix(&self.prefix) else { return false };
         is_host && (rest.is_empty() || self.has_paths_below && rest.starts_with('/'))
@@ -146,9 +146,9 @@ impl Routes {
         *self.places.write() = others;
     }
 
-    fn find(&self, host: Option<&str>, path: &str) -> Option<Arc<RouteEntry>> {
+    fn find<'a>(&self, host: impl Fn() -> Option<&'a str>, path: &str) -> Option<Arc<RouteEntry>> {
         let sites = self.places.read();
-        sites.iter().find(|place| place.site.matches(host, path)).cloned()
+        sites.iter().find(|place| place.site.matches(&host, path)).cloned()
     }
 }
 
@@ -171,7 +171,8 @@ impl Routes {
             let text = "a path has no segments . and .. when it is sent; resolve them first";
             return Answer::ready(Err(Error::invalid_argument(text)));
         }
-        let host = forwarded::host(call.context.headers(), &target.uri);
+        // Of most sites none has a host to be compared.
+        let host = || forwarded::host(call.context.headers(), &target.uri);
         let Some(place) = self.find(host, target.uri.path()) else {
             let text = format!("nothing is at {}", target.uri.path());
             return Answer::ready(Err(Error::not_found(text)));
@@ -179,7 +180,7 @@ impl Routes {
         let RouteEntry { site, service } = &*place;
         let prefix = site.strips_prefix.then_some(site.prefix.as_str());
         let peer = call.context.peer();
-        let address = peer.and_then(|peer| peer.address);
+        let address = peer.and_then(Peer::address_header);
         let is_https = peer.map_or(self.is_https, |peer| peer.is_secure);
         let headers = call.context.headers_mut();
         forwarded::set(headers, &target.uri, address, is_https, prefix);
@@ -207,6 +208,10 @@ impl Routes {
 /// behind a semicolon, which servlet containers take off before they look, with spaces, which some
 /// file systems leave out, or before a NUL, at which C ends a name.
 fn has_dot_segments(path: &str) -> bool {
+    // Most paths have nothing that could be a dot.
+    if !path.bytes().any(|byte| matches!(byte, b'.' | b'%')) {
+        return false;
+    }
     let read = path.contains('%').then(|| {
         let plain = path.to_ascii_lowercase();
         ENCODED.iter().fold(plain, |path, (encoded, byte)| path.replace(encoded, byte))

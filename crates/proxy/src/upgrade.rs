@@ -35,12 +35,12 @@ pub fn upgrade_header(call: &Call) -> Option<HeaderValue> {
         return Some(HeaderValue::from_static("websocket"));
     }
     let headers = call.context.headers();
+    let wanted = headers.get(UPGRADE).filter(|_| target.method == Method::GET)?;
     let is_named = headers.get_all(CONNECTION).iter().any(|value| {
         let names = value.to_str().unwrap_or_default().split(',');
         names.into_iter().any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
     });
-    let wanted = headers.get(UPGRADE).filter(|_| is_named && target.method == Method::GET)?;
-    (!wanted.as_bytes().eq_ignore_ascii_case(b"h2c")).then(|| wanted.clone())
+    (is_named && !wanted.as_bytes().eq_ignore_ascii_case(b"h2c")).then(|| wanted.clone())
 }
 
 /// Whether it is a WebSocket on a stream of HTTP/2.

@@ -59,22 +59,30 @@ impl CallerKey {
     }
 
     fn new(principal: Option<&Principal>, peer: Option<&Peer>) -> Self {
-        static SECRET: OnceLock<RandomState> = OnceLock::new();
-        let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();
-        match principal {
-            Some(known) => (1, known.issuer(), known.subject()).hash(&mut hasher),
-            None => (0, peer.and_then(network)).hash(&mut hasher),
+        if let Some(known) = principal {
+            return Self::of((1, known.issuer(), known.subject()));
         }
-        Self(hasher.finish())
+        let address = || peer.and_then(|peer| peer.address).map(|address| address.ip());
+        let known = peer.and_then(Peer::address_key);
+        known.unwrap_or_else(|| Self::of_address(address()))
+    }
+
+    /// That of whoever calls from this address, and is known by it.
+    pub(crate) fn of_address(address: Option<IpAddr>) -> Self {
+        Self::of((0, address.map(network)))
+    }
+
+    fn of(parts: impl Hash) -> Self {
+        static SECRET: OnceLock<RandomState> = OnceLock::new();
+        Self(SECRET.get_or_init(RandomState::new).hash_one(parts))
     }
 }
 
-fn network(peer: &Peer) -> Option<IpAddr> {
-    let address = peer.address?.ip().to_canonical();
-    Some(match address {
-        IpAddr::V4(_) => address,
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    })
+        address => address,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! The other side of the connection that a call arrived by.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::any::Any;
 use std::fmt;
 use std::sync::OnceLock;
+
+use http::HeaderValue;
+
+use crate::caller_key::CallerKey;
 
 /// The other side of the connection that a call arrived by.
 ///
@@ -25,17 +29,30 @@ pub struct Peer {
     /// Whether the connection is encrypted by TLS.
     pub is_secure: bool,
     kept: AttachedState,
+    facts: KnownFacts,
 }
 
 /// What somebody keeps of the connection; nothing by which two peers would differ.
 #[derive(Default)]
 struct AttachedState(OnceLock<Box<dyn Any + Send + Sync>>);
 
+/// What its address comes to, found once; nothing by which two peers would differ.
+#[derive(Debug, Clone, Default)]
+struct KnownFacts(OnceLock<AddressFacts>);
+
+#[derive(Debug, Clone)]
+struct AddressFacts {
+    /// The address that they are of.
+    address: IpAddr,
+    header: HeaderValue,
+    key: CallerKey,
+}
+
 impl Peer {
     /// A peer with an address and no certificates.
     pub fn new(address: impl Into<Option<SocketAddr>>) -> Self {
-        let (certificates, kept) = Default::default();
-        Self { address: address.into(), certificates, is_secure: false, kept }
+        let (certificates, kept, facts) = Default::default();
+        Self { address: address.into(), certificates, is_secure: false, kept, facts }
     }
 
     /// Says that the connection is encrypted by TLS.
@@ -57,6 +74,28 @@ impl Peer {
         if self.is_secure { "https" } else { "http" }
     }
 
+    /// Its address without the port, as `X-Forwarded-For` says it; written for the first of its
+    /// requests.
+    pub fn address_header(&self) -> Option<HeaderValue> {
+        let address = self.address?.ip();
+        let facts = self.facts(address);
+        Some(facts.map_or_else(|| address_header(address), |facts| facts.header.clone()))
+    }
+
+    /// Which calls come from its address, found for the first of them.
+    pub(crate) fn address_key(&self) -> Option<CallerKey> {
+        self.facts(self.address?.ip()).map(|facts| facts.key)
+    }
+
+    /// What is known of its address, unless it had another first.
+    fn facts(&self, address: IpAddr) -> Option<&AddressFacts> {
+        let facts = self.facts.0.get_or_init(|| {
+            let key = CallerKey::of_address(Some(address));
+            AddressFacts { address, header: address_header(address), key }
+        });
+        (facts.address == address).then_some(facts)
+    }
+
     /// What a gate keeps of the connection, so that it is not found again for each of its requests;
     /// made for the first. There is one place: `None` for whoever comes second with something of
     /// another kind.
@@ -66,11 +105,23 @@ impl Peer {
     }
 }
 
+fn address_header(address: IpAddr) -> HeaderValue {
+    HeaderValue::try_from(address.to_string()).expect("an address is visible ASCII")
+}
+
 impl Clone for AttachedState {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
+
+impl PartialEq for KnownFacts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownFacts {}
 
 impl PartialEq for AttachedState {
     fn eq(&self, _: &Self) -> bool {
@@ -98,5 +149,17 @@ mod tests {
         assert_eq!(peer.keep(|| "another"), None);
         let same = peer.clone();
         assert_eq!((same.keep(|| 9_u32), &same), (Some(&9), &peer));
+    }
+
+    #[test]
+    fn an_address_is_written_as_everywhere_and_anew_where_it_is_another() {
+        for text in ["0.0.0.0", "1.10.100.255", "2001:db8::7"] {
+            let mut peer = Peer::new(SocketAddr::new(text.parse().unwrap(), 7));
+            assert_eq!(peer.address_header().unwrap(), text);
+            assert_eq!(peer.clone().address_header().unwrap(), text);
+            peer.address = "192.0.2.7:1".parse().ok();
+            assert_eq!(peer.address_header().unwrap(), "192.0.2.7");
+        }
+        assert_eq!(Peer::new(None).address_header(), None);
     }
 }

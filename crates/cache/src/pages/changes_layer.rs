@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::uri::PathAndQuery;
 use tidewire_service::{Answer, Call, Service};
 
 use super::commands::{CHANGED, ignore, tags_changed};
@@ -26,13 +27,14 @@ impl Service for Changes {
         let Self { cache, name, service } = self;
         if !is_command(&call) {
             let Some(target) = call.http_target() else { return service.call(call) };
-            let uri = target.uri.clone();
+            let path = target.uri.path_and_query().cloned();
             let cache = cache.clone();
             let name = Arc::clone(name);
             let answer = service.call(call);
             return Answer::pending(async move {
                 let mut reply = answer.await?;
-                ignore(&cache, &name, uri.path(), &mut reply);
+                let path = path.as_ref().map_or("/", PathAndQuery::path);
+                ignore(&cache, &name, path, &mut reply);
                 Ok(reply)
             });
         }
