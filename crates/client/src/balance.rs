@@ -13,6 +13,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -96,7 +97,8 @@ impl Balancer {
                 self.resolve_again_if_due();
                 backends
             }
-            None => self.resolve_first(deadline, trace).await?,
+            // Boxed, so that later calls are not the larger for it.
+            None => Box::pin(self.resolve_first(deadline, trace)).await?,
         };
         if let [only] = &*backends {
             return Ok(Arc::clone(only));
@@ -171,7 +173,7 @@ impl Balancer {
         deadline: &mut Deadline,
         trace: Option<&Trace>,
     ) -> Result<Arc<[Arc<Backend>]>> {
-        let found = match deadline.race(self.resolve(&[], trace)).await {
+        let found = match deadline.race(pin!(self.resolve(&[], trace))).await {
             Ok(found) => found?,
             Err(_) => {
                 let host = self.sources.first().map_or("", |source| &*source.dialer.host);

@@ -13,7 +13,7 @@ use crate::balance::{Backend, Balancer};
 use crate::connect::{ConnectFailure, connect};
 use crate::deadline::{Deadline, Phase, deadline_error, earlier};
 use crate::endpoint::Endpoint;
-use crate::exchange::{RequestFailure, ResponseStart, exchange};
+use crate::exchange::{RequestFailure, exchange};
 use crate::live::Live;
 use crate::order::{Order, ReadMode};
 use crate::plain;
@@ -57,6 +57,15 @@ pub struct Client(Kind);
 enum Kind {
     Http(Arc<Inner>),
     Live(Arc<Live>),
+}
+
+/// A call of plain HTTP that failed; see [`Client::pass`].
+#[derive(Debug)]
+pub struct PassFailure {
+    /// What it failed with.
+    pub error: Error,
+    /// The call from its beginning; `None` if its body is not there any more.
+    pub call: Option<Box<Call>>,
 }
 
 /// What all clones of a client share.
@@ -107,6 +116,27 @@ impl Client {
         }
     }
 
+    /// Makes a call of plain HTTP, which comes back where it fails: whoever passes calls on makes
+    /// it once more elsewhere, without a copy of it.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub fn pass(
+        &self,
+        call: Call,
+    ) -> Result<impl Future<Output = Result<Reply, PassFailure>> + Send + use<>> {
+        let Kind::Http(http) = &self.0 else {
+            return Err(Error::unimplemented("plain HTTP does not go over the live protocol"));
+        };
+        let mut begun = http.begin(call)?;
+        Ok(async move {
+            begun.run().await.map_err(|error| {
+                let BegunCall { order, at, trace, .. } = begun;
+                PassFailure { error, call: order.into_call(at, trace).map(Box::new) }
+            })
+        })
+    }
+
     /// How many connections are open now.
     pub fn open_connections(&self) -> usize {
         match &self.0 {
@@ -126,99 +156,104 @@ impl Service for Client {
 }
 
 impl Inner {
-    /// What of a call is not needed is left here: it would be moved about with the future.
     fn answer(self: &Arc<Self>, call: Call) -> Answer {
+        match self.begin(call) {
+            Ok(mut begun) => Answer::pending(async move { begun.run().await }),
+            Err(error) => Answer::ready(Err(error)),
+        }
+    }
+
+    /// A call that can be sent. What of it is not needed is left here: it would be moved about with
+    /// its future.
+    fn begin(self: &Arc<Self>, call: Call) -> Result<BegunCall> {
         if call.codec != call.accept {
             let text = "a remote service answers in the codec of its request";
-            return Answer::ready(Err(Error::internal(text)));
+            return Err(Error::internal(text));
         }
         let own = call.context.extensions().get::<Trace>().cloned();
         let trace = own.or_else(|| self.trace.clone());
         let at = self.deadline(&call.context);
-        match Order::of(call) {
-            Ok(order) => Answer::pending(Arc::clone(self).call_until_done(order, at, trace)),
-            Err(error) => Answer::ready(Err(error)),
-        }
+        Ok(BegunCall { client: Arc::clone(self), order: Order::of(call)?, at, trace })
     }
 
     fn deadline(&self, context: &Context) -> Option<Instant> {
         earlier(context.deadline(), self.timeout)
     }
+}
 
+/// A call on its way.
+struct BegunCall {
+    client: Arc<Inner>,
+    order: Order,
+    at: Option<Instant>,
+    trace: Option<Trace>,
+}
+
+impl BegunCall {
     /// Makes a call, and makes it again where that is allowed.
-    async fn call_until_done(
-        self: Arc<Self>,
-        mut order: Order,
-        at: Option<Instant>,
-        trace: Option<Trace>,
-    ) -> Result<Reply> {
-        let trace = trace.as_ref();
-        order.gather().await?;
-        let is_repeatable = order.is_repeatable() && self.retries.is_on();
+    async fn run(&mut self) -> Result<Reply> {
+        if self.order.is_coming() {
+            // Boxed, like all that few calls wait for, so that others are not the larger for it.
+            Box::pin(self.order.gather()).await?;
+        }
+        let is_repeatable = self.order.is_repeatable() && self.client.retries.is_on();
         let mut failures = Failures::default();
         loop {
-            let error = match self.call_once(&mut order, at, trace).await {
+            let error = match self.once().await {
                 Ok(reply) => {
-                    self.retries.succeeded();
+                    self.client.retries.succeeded();
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
-            if !is_repeatable || !order.is_there() {
+            if !is_repeatable || !self.order.is_there() {
                 return Err(error);
             }
-            let Some(wait) = self.retries.again(&error, &mut failures) else {
+            let Some(wait) = self.client.retries.again(&error, &mut failures) else {
                 return Err(error);
             };
             // What would come too late is not tried.
-            if at.is_some_and(|at| now() + wait >= at) {
+            if self.at.is_some_and(|at| now() + wait >= at) {
                 return Err(error);
             }
-            tell(trace, || Step::Retrying { error: &error, after: wait });
-            tokio::time::sleep(wait).await;
+            tell(self.trace.as_ref(), || Step::Retrying { error: &error, after: wait });
+            Box::pin(tokio::time::sleep(wait)).await;
         }
     }
 
-    async fn call_once(
-        &self,
-        order: &mut Order,
-        at: Option<Instant>,
-        trace: Option<&Trace>,
-    ) -> Result<Reply> {
-        let (received, backend) = self.send(order, at, trace).await?;
-        let outcome = match order.read() {
-            ReadMode::Plain => plain::reply(received).await,
-            ReadMode::Method(expected) => rpc::reply(&self.caller, &expected, received).await,
-        };
-        backend.record_outcome(outcome.as_ref().err());
-        outcome
-    }
-
-    /// Sends a request until a server has it: what was surely not seen goes to the next address.
-    async fn send(
-        &self,
-        order: &mut Order,
-        at: Option<Instant>,
-        trace: Option<&Trace>,
-    ) -> Result<(ResponseStart, Arc<Backend>)> {
+    /// Sends a request until a server has it, and reads its reply: what was surely not seen goes to
+    /// the next address.
+    async fn once(&mut self) -> Result<Reply> {
+        let Self { client, order, at, trace } = self;
+        let Inner { balancer, caller, .. } = &**client;
+        let trace = trace.as_ref();
         let mut tried: Vec<Arc<Backend>> = Vec::new();
         let mut closed = 0;
         loop {
-            let mut deadline = Deadline::new(at);
-            let backend = match self.balancer.other_than(&tried) {
-                Some(other) if !tried.is_empty() => other,
-                _ => self.balancer.pick(&mut deadline, trace).await?,
+            let mut deadline = Deadline::new(*at);
+            let other = if tried.is_empty() { None } else { balancer.other_than(&tried) };
+            let backend = match other {
+                Some(other) => other,
+                None => balancer.pick(&mut deadline, trace).await?,
             };
             if deadline.is_over() {
                 let error = deadline_error(Phase::Send, &backend.pool.target.host);
                 return Err(error.with_outcome(Outcome::NotRun));
             }
             let (backend, failed, may_go_on) =
-                match connect(&self.balancer, backend, &mut deadline, trace).await {
+                match connect(balancer, backend, &mut deadline, trace).await {
                     Ok((lease, backend)) => {
-                        let outbound = order.outbound(&self.caller, deadline.remaining(), trace)?;
-                        match exchange(lease, outbound, deadline, trace.cloned()).await {
-                            Ok(received) => return Ok((received, backend)),
+                        match exchange(lease, order, caller, deadline, trace).await {
+                            Ok(received) => {
+                                let outcome = match order.read() {
+                                    ReadMode::Plain => plain::reply(received),
+                                    ReadMode::Method(expected) => {
+                                        Box::pin(rpc::reply(caller, &expected, received)).await
+                                    }
+                                };
+                                backend.record_outcome(outcome.as_ref().err());
+                                return outcome;
+                            }
                             Err(failed) => (backend, failed, true),
                         }
                     }
@@ -238,7 +273,7 @@ impl Inner {
             }
             if is_address_bad {
                 backend.broke();
-                self.balancer.suspect();
+                balancer.suspect();
             } else if error.code() == Code::Unavailable {
                 backend.record_outcome(Some(&error));
             }
@@ -249,7 +284,7 @@ impl Inner {
                 order.give_back(body);
             }
             tried.push(backend);
-            let is_last = tried.len() >= self.balancer.count().max(2);
+            let is_last = tried.len() >= balancer.count().max(2);
             if is_last || !may_go_on || error.code() == Code::DeadlineExceeded || !order.is_there()
             {
                 // A connection that was closed may have carried it.
@@ -272,6 +307,84 @@ impl fmt::Debug for Client {
                 .field("dialect", &http.caller.dialect)
                 .finish_non_exhaustive(),
             Kind::Live(_) => f.write_str("Client(live)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderValue, Method, Uri};
+    use tidewire_service::{Body, Headers};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::Retry;
+
+    fn call(body: Body) -> Call {
+        let mut headers = Headers::new();
+        for (name, value) in
+            [("x-a", "1"), ("x-b", "\u{fc}"), ("x-a", ""), ("connection", "x-hop"), ("x-hop", "3")]
+        {
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        Call::http(Method::POST, Uri::from_static("/a?b=c"), Context::new(headers), body)
+    }
+
+    /// What comes back of a call that a server reads up to `end`, without an answer.
+    async fn comes_back(body: Body, end: &str) -> Option<Box<Call>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::builder(url).retry(Retry::none()).build().unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut read = Vec::new();
+            while !read.ends_with(end.as_bytes()) {
+                stream.read_buf(&mut read).await.unwrap();
+            }
+        };
+        let (outcome, ()) = tokio::join!(client.pass(call(body)).unwrap(), server);
+        let failed = outcome.unwrap_err();
+        assert_eq!(failed.error.outcome(), Outcome::Unknown);
+        failed.call
+    }
+
+    async fn assert_is_as_it_was(call: Call) {
+        let target = call.http_target().unwrap();
+        assert_eq!((&target.method, target.uri.to_string().as_str()), (&Method::POST, "/a?b=c"));
+        let headers: Vec<_> = call.context.headers().iter().collect();
+        let headers: Vec<_> =
+            headers.iter().map(|(name, it)| (name.as_str(), it.as_bytes())).collect();
+        let expected: [(&str, &[u8]); 3] =
+            [("x-a", b"1"), ("x-a", b""), ("x-b", "\u{fc}".as_bytes())];
+        assert_eq!(headers, expected);
+        assert_eq!(call.body.collect(1 << 20).await.unwrap(), "body");
+    }
+
+    fn pieces(pieces: &'static [&'static [u8]]) -> Body {
+        Body::stream(futures_util::stream::iter(pieces.iter().map(|it| Ok(Bytes::from_static(it)))))
+    }
+
+    #[tokio::test]
+    async fn a_call_that_fails_comes_back_as_it_was() {
+        assert_is_as_it_was(*comes_back(Body::from("body"), "body").await.unwrap()).await;
+        let chunked = comes_back(pieces(&[b"bo", b"dy"]), "0\r\n\r\n").await;
+        assert_is_as_it_was(*chunked.unwrap()).await;
+        let large = pieces(&[&[b'a'; 40 << 10], &[b'a'; 40 << 10]]);
+        assert!(comes_back(large, "0\r\n\r\n").await.is_none(), "more than is kept");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_never_sent_comes_back_whatever_its_body() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let client = Client::builder(url).retry(Retry::none()).build().unwrap();
+        for body in [Body::from("body"), pieces(&[b"bo", b"dy"])] {
+            let failed = client.pass(call(body)).unwrap().await.unwrap_err();
+            assert_eq!(failed.error.outcome(), Outcome::NotRun);
+            assert_is_as_it_was(*failed.call.unwrap()).await;
         }
     }
 }

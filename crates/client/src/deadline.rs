@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -105,13 +105,13 @@ impl Deadline {
         sleep.as_mut().poll(cx)
     }
 
-    /// The outcome of `work`, unless the deadline passes first.
+    /// The outcome of `work`, unless the deadline passes first. It is pinned where it stays, since
+    /// a future that takes another by value has room for it twice.
     pub(crate) async fn race<T>(
         &mut self,
-        work: impl Future<Output = T>,
+        mut work: impl Future<Output = T> + Unpin,
     ) -> Result<T, DeadlinePassed> {
-        let mut work = pin!(work);
-        poll_fn(|cx| match work.as_mut().poll(cx) {
+        poll_fn(|cx| match Pin::new(&mut work).poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending => self.poll_passed(cx).map(|()| Err(DeadlinePassed)),
         })

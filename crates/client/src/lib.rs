@@ -75,7 +75,7 @@ mod trace;
 mod upstream;
 
 pub use builder::Builder;
-pub use client::Client;
+pub use client::{Client, PassFailure};
 pub use endpoint::BuildError;
 pub use failure::{is_broken, is_not_http};
 pub use http_version::HttpVersion;

@@ -13,16 +13,16 @@
 //! next one, whatever it is.
 
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method as Verb};
+use http::{HeaderMap, Method as Verb, Request as HttpRequest};
 use tidewire_service::{
-    Body, BodyAgain, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result,
-    Target, end_to_end,
+    Body, BodyAgain, Call, Codec, Context, Error, Frame, Frames, HttpTarget, InterimSender, Method,
+    Result, Target, end_to_end,
 };
 use tidewire_wire::unread::GRPC_TIMEOUT;
 use tidewire_wire::{Caller, Dialect, Request};
@@ -119,6 +119,11 @@ impl Order {
         }
     }
 
+    /// Whether something has to be there before it is sent, which is waited for.
+    pub(crate) fn is_coming(&self) -> bool {
+        matches!(self.body, Source::Coming(_))
+    }
+
     /// Waits for what has to be there before anything is sent.
     ///
     /// # Errors
@@ -172,6 +177,26 @@ impl Order {
         !matches!(self.body, Source::Sent(_))
     }
 
+    /// The call from its beginning; `None` if its body is not there any more.
+    pub(crate) fn into_call(mut self, at: Option<Instant>, trace: Option<Trace>) -> Option<Call> {
+        let OrderTarget::Http(verb, path) = self.what else { return None };
+        let body = match self.body {
+            Source::Whole(bytes) if bytes.is_empty() => Body::Empty,
+            Source::Whole(bytes) => Body::Full(bytes),
+            Source::Stream(body, _) => body,
+            Source::Sent(kept) => kept.and_then(BodyAgain::take)?,
+            Source::Coming(_) | Source::Back(..) => return None,
+        };
+        let mut context = Context::new(std::mem::take(&mut self.headers)).with_deadline(at);
+        if let Some(trace) = trace {
+            context.extensions_mut().insert(trace);
+        }
+        if let Some(interim) = self.interim {
+            context.set_interim(interim);
+        }
+        Some(Call::http(verb, path.into(), context, body))
+    }
+
     /// The request for the next attempt; `left` is the time that the server has.
     ///
     /// # Errors
@@ -182,7 +207,7 @@ impl Order {
         left: Option<Duration>,
         trace: Option<&Trace>,
     ) -> Result<UnboundRequest> {
-        let mut headers = self.headers.clone();
+        let headers = self.headers.clone();
         match &self.what {
             OrderTarget::Method(method, codec) => {
                 let one = match &self.body {
@@ -199,10 +224,11 @@ impl Order {
                     Source::Whole(_) => (RequestBody::whole(head, message, trace.cloned()), None),
                     _ => self.take(|messages| sealed(caller, messages), None, trace)?,
                 };
-                Ok(UnboundRequest { method: verb, path, headers, body, interim: None, cancel })
+                let request = unbound(verb, path, headers, body);
+                Ok(UnboundRequest { request, interim: None, cancel })
             }
             OrderTarget::Http(verb, path) => {
-                let method = verb.clone();
+                let verb = verb.clone();
                 let path = path.clone();
                 let (body, cancel) = match &self.body {
                     Source::Whole(bytes) => {
@@ -210,6 +236,8 @@ impl Order {
                     }
                     _ => self.take(|body| body, content_length(&headers), trace)?,
                 };
+                let mut request = unbound(verb, path, headers, body);
+                let headers = request.headers_mut();
                 if let Some(left) = left.filter(|_| headers.contains_key(GRPC_TIMEOUT)) {
                     // What the caller said was so when it said it.
                     let (_, mut value) = Dialect::Grpc.timeout(left);
@@ -218,7 +246,7 @@ impl Order {
                     headers.insert(GRPC_TIMEOUT, value);
                 }
                 let interim = self.interim.clone();
-                Ok(UnboundRequest { method, path, headers, body, interim, cancel })
+                Ok(UnboundRequest { request, interim, cancel })
             }
         }
     }
@@ -245,6 +273,19 @@ impl Order {
             }
         }
     }
+}
+
+fn unbound(
+    verb: Verb,
+    path: PathAndQuery,
+    headers: HeaderMap,
+    body: RequestBody,
+) -> HttpRequest<RequestBody> {
+    let mut request = HttpRequest::new(body);
+    *request.method_mut() = verb;
+    *request.uri_mut() = path.into();
+    *request.headers_mut() = headers;
+    request
 }
 
 /// The length that a head says.

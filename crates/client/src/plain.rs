@@ -5,8 +5,7 @@
 //! is counts as a failure: a transfer coding other than `chunked`, whose bytes would be taken for
 //! the content, and 101 to a request for no other protocol.
 
-use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
@@ -19,11 +18,11 @@ use crate::trace::{Step, tell};
 ///
 /// # Errors
 /// It cannot be passed on: `internal`, 502.
-pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
+pub(crate) fn reply(received: ResponseStart) -> Result<Reply> {
     let ResponseStart { head, mut body } = received;
-    check(head.status, &head.headers)?;
-    let mut reply = Reply::new(Body::Empty).with_status(head.status);
     let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
+    check(head.status, is_chunked.then_some(&head.headers))?;
+    let mut reply = Reply::new(Body::Empty).with_status(head.status);
     let mut headers = end_to_end(head.headers.into());
     if is_chunked {
         // RFC 9112, section 6.3: it counts in place of a length, which is taken out before others
@@ -41,8 +40,8 @@ pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
         }
         return Ok(reply);
     }
-    // Of most answers all came at once.
-    let mut begun = match poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await {
+    // Of most answers all came at once. Of any other this is asked again, by whoever waits for it.
+    let mut begun = match body.poll_frame(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Some(Ok(Frame::Data(data)))) if body.is_end() => {
             let wire_bytes = data.len();
             tell(body.trace(), || Step::MessageReceived { wire_bytes });
@@ -70,7 +69,7 @@ pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
     Ok(reply)
 }
 
-fn check(status: StatusCode, headers: &HeaderMap) -> Result<()> {
+fn check(status: StatusCode, coded: Option<&HeaderMap>) -> Result<()> {
     let none = |what: String| {
         let text = format!("the server behind sent {what}");
         Err(Error::internal(text).with_http_status(StatusCode::BAD_GATEWAY))
@@ -78,7 +77,7 @@ fn check(status: StatusCode, headers: &HeaderMap) -> Result<()> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return none("101 without having been asked to switch protocols".to_owned());
     }
-    let coding = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = coded.into_iter().flat_map(|headers| headers.get_all(TRANSFER_ENCODING));
     match coding.map(http::HeaderValue::as_bytes).find(|it| !it.eq_ignore_ascii_case(b"chunked")) {
         None => Ok(()),
         Some(other) => none(format!("transfer coding {}; it may chunk", other.escape_ascii())),
