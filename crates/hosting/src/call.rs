@@ -3,7 +3,8 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `hosted_call.rs` | how every call begins, and how it passes if a process is ready |
-//! | `cold.rs` | how any other passes: one that has to wait, whose body is a stream, or of plain HTTP |
+//! | `passing.rs` | how plain HTTP passes if a process is ready and the request is there |
+//! | `cold.rs` | how any other passes: one that has to wait, or whose body is a stream |
 //! | `policy.rs` | what becomes of either when its process fails, or does not answer in time |
 //! | `permit.rs` | what a call has while it has a place at an instance, and how it waits for one |
 //! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
@@ -14,6 +15,7 @@ mod cold;
 pub(crate) mod download;
 mod headers;
 pub(crate) mod hosted_call;
+pub(crate) mod passing;
 pub(crate) mod permit;
 mod policy;
 mod upload;

@@ -5,6 +5,7 @@
 //! does. Dropping it kills it.
 
 pub(crate) mod health;
+pub(crate) mod overdue;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -20,7 +21,9 @@ use tidewire_proxy::{ask, pass_upgrade, refused_upgrade, upgrade_header};
 use tidewire_service::{Call, Code, Error, LATE_ANSWERS_MAX, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use crate::instance::overdue::WaitingCalls;
 use crate::native::callbacks::{Peer, Shared};
 use crate::native::commands::NamedSources;
 use crate::native::pipe_json::PipeJson;
@@ -65,6 +68,8 @@ pub(crate) struct Instance {
     pub(crate) calls_at_end: OnceLock<usize>,
     /// Why the gateway killed it, if it did.
     killed: OnceLock<String>,
+    /// Calls of plain HTTP that wait for their answer.
+    pub(crate) waiting: Arc<WaitingCalls>,
     _place: ListenPlace,
 }
 
@@ -119,6 +124,7 @@ impl Instance {
             calls_at_end: OnceLock::new(),
             killed: OnceLock::new(),
             health_checks: AtomicU64::new(0),
+            waiting: Arc::default(),
             _place: place,
         })
     }
@@ -131,8 +137,25 @@ impl Instance {
                 Some(_) if self.generation.program.speaks_http2 => Err(refused_upgrade("h2c")),
                 Some(wanted) => Box::pin(pass_upgrade(&address.of_upgrade(), call, wanted)).await,
             },
-            CallMode::Native(native) => native.call(call).await?.await,
-            CallMode::PipeJson(program) => program.call(call).await,
+            // Boxed, so that a call of plain HTTP is not the larger for either.
+            CallMode::Native(native) => Box::pin(native.call(call)).await?.await,
+            CallMode::PipeJson(program) => Box::pin(program.call(call)).await,
+        }
+    }
+
+    /// What calls it by HTTP, if it listens for that.
+    pub(crate) fn http_client(&self) -> Option<&Client> {
+        match &self.way {
+            CallMode::Http(client, _) => Some(client),
+            CallMode::Native(_) | CallMode::PipeJson(_) => None,
+        }
+    }
+
+    /// Wakes calls that are overdue; returns when to look again.
+    pub(crate) fn wake_overdue(&self, now: Instant) -> Option<Instant> {
+        match &self.way {
+            CallMode::Native(native) => native.wake_overdue(now),
+            CallMode::Http(..) | CallMode::PipeJson(_) => self.waiting.wake_overdue(now),
         }
     }
 

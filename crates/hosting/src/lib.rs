@@ -13,6 +13,7 @@
 //! | `service/` | one service: its keeper, what an operator does to it, and what there is to say of it |
 //! | `call/` | a call on its way, warm or cold, and what becomes of it when its process fails |
 //! | `instance.rs`, `instance/health.rs` | one process from its start to its end, and whether it is well |
+//! | `instance/overdue.rs` | which of its calls are overdue |
 //! | `native/` | the session of a process that speaks the live protocol, both ways, and `pipe-json` |
 //! | `process/` | what is run, where it listens, and what it prints |
 //! | `pool/` | which instance takes a call, who waits, when one is started, frozen or stopped |

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tidewire_service::{Answer, Call, Service};
 
 use crate::call::hosted_call::HostedCall;
+use crate::call::passing;
 use crate::limits::LifeLimits;
 use crate::native::callbacks::Shared;
 use crate::process::output::Line;
@@ -109,6 +110,9 @@ impl HostedService {
 
 impl Service for HostedService {
     fn call(&self, call: Call) -> Answer {
+        if passing::may_pass(&self.0, &call) {
+            return passing::pass(&self.0, call);
+        }
         Answer::pending(HostedCall::new(Arc::clone(&self.0), call, None))
     }
 }

@@ -84,8 +84,7 @@ impl Inner {
                     if pool.needs_places() || pool.is_draining() {
                         self.waits.notify_waiters();
                     }
-                    let native = pool.instances().filter_map(|instance| instance.native());
-                    let due = native.filter_map(|native| native.wake_overdue(now));
+                    let due = pool.instances().filter_map(|instance| instance.wake_overdue(now));
                     return Step::Wait(until.into_iter().chain(due).min());
                 }
                 step => return step,
