@@ -21,9 +21,9 @@ BIN = os.path.join(PEERS, "target", "release")
 GATEWAY = os.environ.get("TIDEWIRE", os.path.join(HERE, "..", "target", "release", "tidewire"))
 COUNTED, BEFORE = 2000, 400
 BODY = b'{"name":"Ada"}'
-CALL = (b"POST /hosting.v1.Greeter/Greet HTTP/1.1\r\nhost: a.example\r\ncontent-type: application/json\r\n"
+CALL = (b"POST /hosting.v1.Greeter/Greet HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         b"content-length: %d\r\n\r\n" % len(BODY)) + BODY
-REQUEST = b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n"
+REQUEST = b"GET /worker HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 # Under valgrind /proc/self/exe is valgrind's, which the gateway would start as its supervisor.
