@@ -12,7 +12,7 @@
 //! in turn, the one with the most bytes first.
 #![allow(unsafe_code)]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::graph::cascade::Walk;
@@ -29,7 +29,7 @@ use crate::store::slots::Id;
 pub(crate) struct Ledger {
     bytes: usize,
     budget: usize,
-    /// Ghosts in the order in which they became ghosts; ids of nodes that recovered may remain.
+    /// Ghosts as they became ghosts; ids of nodes that recovered may remain, and come once more.
     ghosts: VecDeque<Id>,
     ghosts_before_prune: usize,
     /// Hashes of values that were evicted, where the memo can give one.
@@ -64,10 +64,13 @@ impl Ledger {
         self.fingerprints.len() * FINGERPRINT_BYTES + self.ghosts.len() * size_of::<Id>()
     }
 
-    /// Adds a ghost to the line; forgets those that recovered when they are the majority.
+    /// Adds a ghost to the line; forgets when they recovered where that is the majority of it.
     fn queue_ghost(&mut self, id: Id, is_ghost: impl Fn(Id) -> bool) {
         if self.ghosts.len() >= self.ghosts_before_prune {
-            self.ghosts.retain(|&id| is_ghost(id));
+            let line = std::mem::take(&mut self.ghosts);
+            let mut known = HashSet::new();
+            let latest = line.into_iter().rev().filter(|&id| is_ghost(id) && known.insert(id));
+            latest.for_each(|id| self.ghosts.push_front(id));
             self.ghosts_before_prune = (self.ghosts.len() * 2).max(GHOSTS_BEFORE_PRUNE);
         }
         self.ghosts.push_back(id);

@@ -365,3 +365,24 @@ fn a_memo_that_is_closed_keeps_no_function_that_it_was_given() {
         assert_eq!(Arc::strong_count(&token), 1);
     }
 }
+
+#[test]
+fn what_is_evicted_again_and_again_while_somebody_watches_it_takes_no_more() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let _watch = memo.notify(1);
+    let bytes_after = |rounds| {
+        for _ in 0..rounds {
+            now(memo.get(1)).unwrap();
+            assert!(memo.evict(&1));
+        }
+        graph.stats().bytes
+    };
+    let few = bytes_after(10);
+    let many = bytes_after(if cfg!(miri) { 3_000 } else { 20_000 });
+    assert!(many <= few + 16 * 1024, "{many} bytes, and {few} before");
+}
