@@ -14,8 +14,9 @@ use syn::{Error, Expr, FnArg, Ident, ImplItemFn, Pat, ReturnType, Token, parse_m
 
 /// Memoizes an `async fn` of an `impl` block.
 ///
-/// The receiver is `self: &Arc<Self>`, the arguments are the key, and the return type is a
-/// `Result<V, E>`. The object has a field `memos: Methods`, one for all its memoized methods.
+/// The receiver is `self: &Arc<Self>`, the arguments, which are plain names, are the key, and the
+/// return type is a `Result<V, E>`. The object has a field `memos: Methods`, one for all its
+/// memoized methods.
 /// Options: `ttl = duration`, `error_ttl = duration`, `budget = bytes`, with any expressions.
 ///
 /// ```ignore

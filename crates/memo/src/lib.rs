@@ -43,8 +43,8 @@
 //!   outdated, once; such a value can mix before and after. [`Memo::strict`] makes it wait instead.
 //! - A computation in a task that is spawned without [`scope`] is not captured, and a cycle through it
 //!   hangs; [`Graph::on_stuck`] names it.
-//! - A caller that polls once and then neither polls nor drops its `get` can hold up the others until
-//!   one more wake or one more caller comes.
+//! - Eight callers and more of one computation that poll once and then neither poll nor drop their
+//!   `get` can hold up the others until one more wake or one more caller comes.
 //!
 //! # Guarantees
 //! 1. **Read-your-writes.** After [`Source::changed`] (or [`WriteGuard::finish`], or the guard's drop)

@@ -90,7 +90,8 @@ impl NotifySet {
 
 impl Member {
     /// Whether this version is that of the current value of its key, without computing anything: `false` also
-    /// when that could not be known without. A current version is notified when it becomes suspect.
+    /// when that could not be known without, and of an error. A current version is notified when it becomes
+    /// suspect.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.version != 0 && self.graph.is_at(self.id, self.version)

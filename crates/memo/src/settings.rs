@@ -30,7 +30,8 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         self
     }
 
-    /// Says how many bytes a value holds beyond its own size, for the budget. Counts once per memo.
+    /// Says how many bytes a value holds beyond its own size, for the budget. Of several
+    /// such functions of a memo the first counts.
     /// A value with its key and its edges counts for at most 4 GiB.
     #[must_use]
     pub fn weigh(self, bytes: impl Fn(&V) -> usize + Send + Sync + 'static) -> Self {

@@ -1,8 +1,4 @@
-//! What a call brings along that is no part of its key: a deadline, a trace, the number of the call.
-//!
-//! A context is ambient while a future that was wrapped in [`Ambient::scope`] is polled. The call that
-//! starts a computation gives it its context; a call that joins it brings its own in vain. A value must
-//! not depend on it: it is served to everybody.
+//! What a call brings along that is no part of its key.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -15,7 +11,11 @@ use std::task::{Context, Poll};
 
 use crate::memory::sync;
 
-/// See the module documentation.
+/// What a call brings along that is no part of its key: a deadline, a trace, the number of the call.
+///
+/// It is ambient while a future that was wrapped in [`Ambient::scope`] is polled. The call that starts a
+/// computation gives it its own; a call that joins it brings its own in vain. A value must not depend on
+/// it: it is served to everybody.
 ///
 /// ```
 /// use tidewire_memo::{Ambient, Graph, Memo};

@@ -53,7 +53,7 @@ pub struct Stats {
     pub marked: u64,
     /// Walks.
     pub walks: u64,
-    /// Cycles reported.
+    /// Cycles found, also where a value is verified and nobody is told.
     pub cycles: u64,
     /// Values expired by `advance`.
     pub expired: u64,

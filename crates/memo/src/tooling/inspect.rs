@@ -41,7 +41,8 @@ pub struct OwnerInfo {
     /// What they count for. [`Stats::bytes`](crate::Stats::bytes) has besides what the graph keeps for all
     /// memos: fingerprints, deadlines and watches.
     pub bytes: usize,
-    /// Values that were served or validated from memory while [`Graph::count_hits`] is on, since that began.
+    /// Values in memory that were served, or that [`Memo::validate`](crate::Memo::validate) found, of whichever
+    /// version, while [`Graph::count_hits`] is on, since that began.
     pub hits: u64,
 }
 

@@ -1,12 +1,12 @@
-//! Keys of sources as text: how a change is named outside of the program.
-//!
-//! A key is its parts joined by `/`. Integers are decimal, `true` and `false` are themselves, text has
-//! `%` as `%25` and `/` as `%2F`, bytes are lower-case hexadecimal, an absent part is `%_` (twice where that is
-//! what a part has that is there), and the key without parts is empty. Only this form is read back, so equal keys are equal text.
+//! Keys of sources as text: how a change is named outside of the program. Equal keys are equal text.
 
 use crate::store::key::Key;
 
-/// A key that has a form as text; see the module's rules on each implementation.
+/// A key that has a form as text.
+///
+/// It is its parts joined by `/`. Integers are decimal, `true` and `false` are themselves, text has `%`
+/// as `%25` and `/` as `%2F`, bytes are lower-case hexadecimal, an absent part is `%_` (twice where that
+/// is what a part has that is there), and the key without parts is empty. Only this form is read back.
 ///
 /// Parts are integers, `bool`, `String`, `Vec<u8>`, and `Option` of those; keys are a part, a tuple of two
 /// to four, or `()`.
