@@ -478,6 +478,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         };
         let old = self.board.lock().early.replace(early);
         drop(old);
+        let core = self.shared().core.lock();
+        if !self.head.is_finished() {
+            self.head.answers_early();
+        }
+        drop(core);
         self.wake_all();
     }
 

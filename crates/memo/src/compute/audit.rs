@@ -71,6 +71,7 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     value: CachedValue<V>,
     equal: fn(&V, &V) -> bool,
 ) {
+    let before = last_verified(memo, &key);
     let mut running = None;
     // A panic is a result that differs.
     let same = poll_fn(|context| {
@@ -89,9 +90,20 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     });
     let same = same.await;
     memo.shared().core.lock().stats.audited += 1;
-    if !same && is_still(memo, &key, &value) {
+    if !same && is_still(memo, &key, &value) && last_verified(memo, &key) == before {
         report(memo, &key);
     }
+}
+
+/// When the value in memory was last made or verified, which it is again after a change that it outlives.
+fn last_verified<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+) -> Option<u64> {
+    let _pin = pin();
+    let node = memo.find(memo.hash(key), key)?;
+    let _core = memo.shared().core.lock();
+    Some(node.header.verified.get())
 }
 
 /// Whether the value in memory is current and the same one that was served, no write goes on, and it

@@ -10,7 +10,7 @@ use crate::compute::own;
 use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::cycle;
-use crate::graph::flight::Parent;
+use crate::graph::flight::{Asks, Parent};
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
 use crate::memory::line;
 use crate::store::error::Error;
@@ -43,7 +43,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         &'static self,
         key: &K,
         looked: Lookup<'_, K, V>,
-        Asking { parent, .. }: Asking,
+        Asking { parent, is_patient }: Asking,
         frame: Option<&Frame>,
     ) -> Entry<K, V> {
         if parent.is_none()
@@ -83,7 +83,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
             drop(core);
             return Entry::Direct(DirectAnswer::Refused(Error::cycle(&cycle.names())));
         }
-        Entry::Join(Work::join(&mut core, self, node, parent))
+        Entry::Join(Work::join(&mut core, self, node, Asks { parent, is_patient }))
     }
 
     /// What is not in memory, for a caller who holds a write guard.

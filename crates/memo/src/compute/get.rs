@@ -12,6 +12,7 @@ use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
 use crate::compute::work::{Participant, Work};
 use crate::graph::cycle;
+use crate::graph::flight::Asks;
 use crate::graph::validate::Taint;
 use crate::memory::depth::{self, Level};
 use crate::memory::epoch;
@@ -261,12 +262,10 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         std::mem::forget(unread);
-        let mut joined = match entry {
-            Entry::Join(joined) => joined,
-            Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),
-        };
-        joined.is_patient = asking.is_patient;
-        Self::join(memo, joined, frame, context)
+        match entry {
+            Entry::Join(joined) => Self::join(memo, joined, frame, context),
+            Entry::Direct(answer) => Self::direct(answer, memo, frame, context),
+        }
     }
 
     #[inline(never)]
@@ -434,11 +433,14 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
 ) -> Option<Error> {
     let _pin = pin();
     let mut core = memo.shared().core.lock();
-    if !std::ptr::eq(frame.graph, memo.shared()) || joined.work.head.is_finished() {
+    let is_elsewhere = !std::ptr::eq(frame.graph, memo.shared());
+    let is_answered = || joined.answer(&joined.work.board.lock()).is_some();
+    if is_elsewhere || joined.work.head.is_finished() || is_answered() {
         return None;
     }
     let Some(cycle) = cycle::find(&core, frame.parent(), &joined.work.node().header) else {
-        joined.work.head.moves(joined.caller(), frame.parent());
+        let asks = Asks { parent: frame.parent(), is_patient: joined.is_patient };
+        joined.work.head.waits(joined.caller(), joined.revision, asks);
         return None;
     };
     core.stats.cycles += 1;

@@ -15,7 +15,7 @@ use crate::compute::own_runs;
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::audits::{self, AuditGuard};
-use crate::graph::validate::{Record, Taint};
+use crate::graph::validate::{Record, Taint, Validity, validate};
 use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
 
@@ -146,9 +146,14 @@ fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: Clo
         let mut core = graph.core.lock();
         core.stats.late_reads += 1;
         let Some(node) = core.node(id) else { return };
-        match read.ok().filter(|_| node.version() == closed.version) {
-            Some(record) => core.depend(node, record, closed.start_tick, &mut alarm),
-            None => false,
+        let start = closed.start_tick;
+        match read {
+            Ok(record) if node.version() == closed.version => {
+                core.depend(node, record, start, &mut alarm)
+            }
+            // Of a value that is another by now, which that has nothing to do with while it is right.
+            Ok(record) => matches!(validate(&core, &[record], start), Validity::Valid),
+            Err(_) => false,
         }
     };
     alarm.iter().for_each(|alarm| alarm());

@@ -27,7 +27,7 @@ use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
-use crate::graph::flight::{Parent, WorkHead};
+use crate::graph::flight::{Asks, Parent, WorkHead};
 use crate::graph::owner::Owner;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
@@ -93,20 +93,21 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        parent: Parent,
+        asks: Asks,
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         if running.is_null() {
             let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
-            return Self::begin(core, inner, node, parent, revision, attempt);
+            return Self::begin(core, inner, node, asks, revision, attempt);
         }
         core.stats.joined += 1;
         core.note(EventKind::Joined, &node.header);
         // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
         let work = unsafe { Share::of(running.cast()) };
-        let caller = work.head.enter(revision, parent);
-        Participant { work, revision, caller, asker: 0, is_patient: false, starts: false }
+        let caller = work.head.enter(revision, asks);
+        let is_patient = asks.is_patient;
+        Participant { work, revision, caller, asker: 0, is_patient, starts: false }
     }
 
     /// Starts the first computation of a node that was just made. The caller polls it next.
@@ -119,7 +120,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let attempt = |core: &mut Core| Attempt::first(core, node, revision);
-        Self::begin(core, inner, node, parent, revision, attempt)
+        let asks = Asks { parent, is_patient: false };
+        Self::begin(core, inner, node, asks, revision, attempt)
     }
 
     #[inline(always)]
@@ -127,14 +129,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        parent: Parent,
+        asks: Asks,
         revision: u64,
         attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Participant<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
-        work.head.begins_for(core.attempts, parent);
-        Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
+        work.head.begins_for(core.attempts, asks);
+        let is_patient = asks.is_patient;
+        Participant { work, revision, caller: 0, asker: 0, is_patient, starts: true }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {

@@ -33,6 +33,21 @@ impl Parent {
     }
 }
 
+/// How a caller asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Asks {
+    pub(crate) parent: Parent,
+    /// It takes no early answer.
+    pub(crate) is_patient: bool,
+}
+
+/// A computation that waits for another.
+struct Waiting {
+    parent: Parent,
+    /// It is content with what an attempt makes that began at this revision or later.
+    revision: u64,
+}
+
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
     pub(crate) node: Id,
@@ -51,7 +66,7 @@ pub(crate) struct WorkHead {
     /// The number of that attempt.
     run: Cell<u64>,
     /// The computations that wait for this one, by caller.
-    parents: RefCell<ByCaller<Parent>>,
+    parents: RefCell<ByCaller<Waiting>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
@@ -83,29 +98,36 @@ impl WorkHead {
 
     /// Says which attempt is the first, and on behalf of which computation the first caller asks.
     #[inline(always)]
-    pub(crate) fn begins_for(&self, run: u64, parent: Parent) {
+    pub(crate) fn begins_for(&self, run: u64, asks: Asks) {
         self.run.set(run);
-        if parent.node != Id::NONE {
-            self.parents.borrow_mut().insert(0, parent);
-        }
+        self.waits(0, self.start_revision.get(), asks);
     }
 
     /// Adds a caller, on behalf of a computation or of none, and returns its number.
     #[inline(always)]
-    pub(crate) fn enter(&self, revision: u64, parent: Parent) -> u32 {
+    pub(crate) fn enter(&self, revision: u64, asks: Asks) -> u32 {
         self.callers.set(self.callers.get() + 1);
         let caller = self.next_caller.get();
         self.next_caller.set(caller.wrapping_add(1));
         self.late.set(self.late.get() + u32::from(self.is_late(revision)));
-        if parent.node != Id::NONE {
-            self.parents.borrow_mut().insert(caller, parent);
-        }
+        self.waits(caller, revision, asks);
         caller
     }
 
-    /// Another computation goes on with the `get` of a caller.
-    pub(crate) fn moves(&self, caller: u32, parent: Parent) {
-        self.parents.borrow_mut().insert(caller, parent);
+    /// A caller asks on behalf of this computation, if of any: from the beginning, or because it goes on with
+    /// another's `get`.
+    #[inline(always)]
+    pub(crate) fn waits(&self, caller: u32, revision: u64, Asks { parent, is_patient }: Asks) {
+        if parent.node != Id::NONE {
+            let revision = if is_patient { u64::MAX } else { revision };
+            self.parents.borrow_mut().insert(caller, Waiting { parent, revision });
+        }
+    }
+
+    /// There is an early answer of the attempt that runs: whom it is for, waits no more.
+    pub(crate) fn answers_early(&self) {
+        let start = self.start_revision.get();
+        self.parents.borrow_mut().retain(|waiting| waiting.revision > start);
     }
 
     fn is_late(&self, revision: u64) -> bool {
@@ -205,8 +227,8 @@ impl Core {
     /// The nodes whose computations wait for this one.
     pub(crate) fn parents_of(&self, head: &WorkHead) -> Vec<Id> {
         let parents = head.parents.borrow();
-        let running = parents.iter_from(0).filter(|(_, parent)| self.is_running(**parent));
-        running.map(|(_, parent)| parent.node).collect()
+        let parents = parents.iter_from(0).map(|(_, waiting)| waiting.parent);
+        parents.filter(|parent| self.is_running(*parent)).map(|parent| parent.node).collect()
     }
 
     /// Whether this very run of the computation goes on.

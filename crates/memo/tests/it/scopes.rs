@@ -478,3 +478,55 @@ fn what_a_task_of_another_function_answers_is_not_kept() {
     rows.changed(&1);
     assert_eq!(*now(second.get(1)).unwrap(), 2);
 }
+
+#[test]
+fn a_watch_beyond_the_budget_settles_though_late_reads_come_a_run_late() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    let tasks: Arc<Mutex<std::collections::VecDeque<Task>>> = Arc::default();
+    let spawns = tasks.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let spawns = spawns.clone();
+        async move {
+            rows.read(&key);
+            let late = Box::pin(scope(async move { rows.read(&(key + 100)) }));
+            spawns.lock().unwrap().push_back(late);
+        }
+    })
+    .budget(1);
+    let (mut watch, wakes) = (memo.watch(1), crate::support::Wakes::new());
+    let mut yields = 0;
+    let mut turn = |yields: &mut usize| {
+        while crate::support::poll_with(&mut Box::pin(watch.next()), &wakes).is_ready() {
+            *yields += 1;
+        }
+    };
+    turn(&mut yields);
+    rows.changed(&1);
+    for _ in 0..100 {
+        turn(&mut yields);
+        let Some(task) = tasks.lock().unwrap().pop_front() else { break };
+        now(task);
+    }
+    assert_eq!(yields, 2, "one value, and one after the change");
+    rows.changed(&101);
+    turn(&mut yields);
+    assert_eq!(yields, 3, "what is read late counts");
+}
+
+#[test]
+fn what_a_task_reads_of_a_run_whose_value_was_computed_anew_is_told_to_whom_had_it() {
+    let (graph, tasks, gate) = (Graph::new(), Tasks::default(), Gate::default());
+    gate.open();
+    let other = Source::<u64>::new_in(&graph, "other");
+    let (memo, _) = left(&graph, &tasks, &gate, move || other.read(&2));
+    now(memo.get(1)).unwrap();
+    let mut notify = memo.notify(1);
+    assert!(memo.evict(&1));
+    other.changed(&2);
+    now(memo.get(1)).unwrap();
+    assert!(poll(&mut Box::pin(notify.next())).is_pending());
+    tasks.run();
+    assert!(poll(&mut Box::pin(notify.next())).is_ready(), "the first value is outdated");
+}

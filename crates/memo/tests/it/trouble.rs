@@ -587,3 +587,137 @@ fn a_cycle_is_found_through_whichever_of_its_callers_a_computation_waits_for() {
         assert!(text.starts_with("cycle: ") && text.contains(all[asked].name()), "{}", *text);
     }
 }
+
+/// What is asked for `a` before a change that turns an edge round, and for `b` after it.
+#[test]
+fn a_change_that_turns_an_edge_round_is_no_cycle_while_a_run_of_before_waits() {
+    for late_polls_first in [false, true] {
+        let graph = Graph::new();
+        let edges = Source::<u64>::new_in(&graph, "edges");
+        let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+        let other: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+        let (is_turned, below) = (turned.clone(), other.clone());
+        let a = Memo::new_in(&graph, "a", move |key: u64| {
+            let (is_turned, below) = (is_turned.clone(), below.clone());
+            async move {
+                edges.read(&key);
+                if is_turned.load(SeqCst) {
+                    return Ok("a".to_owned());
+                }
+                below.get().unwrap().get(key).await.map(|below| format!("a of {}", *below))
+            }
+        });
+        let (is_turned, wait) = (turned.clone(), gate.clone());
+        let b = Memo::new_in(&graph, "b", move |key: u64| {
+            let (is_turned, wait) = (is_turned.clone(), wait.clone());
+            async move {
+                edges.read(&key);
+                if is_turned.load(SeqCst) {
+                    return a.get(key).await.map(|below| format!("b of {}", *below));
+                }
+                wait.pass().await;
+                Ok("b".to_owned())
+            }
+        });
+        other.set(b).unwrap();
+        let mut before = a.get(1);
+        assert!(poll(&mut before).is_pending());
+        turned.store(true, SeqCst);
+        edges.changed(&1);
+        let mut after = b.get(1);
+        assert!(poll(&mut after).is_pending());
+        gate.open();
+        let polled = if late_polls_first { poll(&mut after) } else { Poll::Pending };
+        let before = now(before).unwrap();
+        assert!(["a", "a of b"].contains(&before.as_str()), "{}", *before);
+        let after = match polled {
+            Poll::Ready(after) => after.unwrap(),
+            Poll::Pending => now(after).unwrap(),
+        };
+        assert_eq!(*after, "b of a");
+        assert_eq!(graph.stats().cycles, 0);
+        assert!(b.cached(&1).is_some(), "it is kept");
+    }
+}
+
+#[test]
+fn a_watch_inside_of_what_it_waits_for_is_a_cycle_although_it_had_an_early_answer() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gates) = (Arc::new(AtomicBool::new(false)), [Gate::default(), Gate::default()]);
+    let above: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+    let (is_turned, asks, waits) = (turned.clone(), above.clone(), gates.clone());
+    let runs = AtomicU64::new(0);
+    let below = Memo::new_in(&graph, "below", move |key: u64| {
+        let (is_turned, asks) = (is_turned.load(SeqCst), asks.clone());
+        let wait = waits[runs.fetch_add(1, SeqCst).min(1) as usize].clone();
+        async move {
+            edges.read(&key);
+            if is_turned {
+                return asks.get().unwrap().get(key).await.map(|above| (*above).clone());
+            }
+            wait.pass().await;
+            Ok("below".to_owned())
+        }
+    });
+    let mut watch = below.watch(1);
+    let mut next = Box::pin(watch.next());
+    assert!(poll(&mut next).is_pending());
+    edges.changed(&1);
+    gates[0].open();
+    let Poll::Ready(Some(Ok(early))) = poll(&mut next) else { panic!("it waits") };
+    assert_eq!(early.version(), 0);
+    drop(next);
+    let watch = Arc::new(futures::lock::Mutex::new(watch));
+    above
+        .set(Memo::new_in(&graph, "above", move |_: u64| {
+            let watch = watch.clone();
+            async move { watch.lock().await.next().await.expect("open").map(|value| (*value).clone()) }
+        }))
+        .unwrap();
+    let mut before = above.get().unwrap().get(1);
+    // A watch lets others run before it asks for what is not kept.
+    (0..2).for_each(|_| assert!(poll(&mut before).is_pending()));
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    let mut after = below.get(1);
+    assert!(poll(&mut after).is_pending());
+    gates[1].open();
+    let Poll::Ready(Err(error)) = poll(&mut after) else { panic!("it waits, or has an answer") };
+    assert!(error.to_string().contains("cycle: "), "{error}");
+}
+
+#[test]
+fn a_question_that_moves_to_what_it_waits_for_is_no_cycle_once_it_has_an_early_answer() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+    let heir: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+    let (is_turned, asks, wait) = (turned.clone(), heir.clone(), gate.clone());
+    let below = Memo::new_in(&graph, "below", move |key: u64| {
+        let (is_turned, asks, wait) = (is_turned.load(SeqCst), asks.clone(), wait.clone());
+        async move {
+            edges.read(&key);
+            if is_turned {
+                return asks.get().unwrap().get(key).await.map(|heir| format!("of {}", *heir));
+            }
+            wait.pass().await;
+            Ok("below".to_owned())
+        }
+    });
+    let mut moves = below.get(1);
+    assert!(poll(&mut moves).is_pending());
+    let moved = Arc::new(Mutex::new(Some(moves)));
+    heir.set(Memo::new_in(&graph, "heir", move |_: u64| {
+        let moved = moved.lock().unwrap().take();
+        async move { moved.expect("runs once").await.map(|below| format!("heir of {}", *below)) }
+    }))
+    .unwrap();
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    let mut after = below.get(1);
+    assert!(poll(&mut after).is_pending());
+    gate.open();
+    assert_eq!(*now(after).unwrap(), "of heir of below");
+    assert_eq!(graph.stats().cycles, 0);
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
-use tidewire_memo::{Ambient, Graph, Memo, Source};
+use tidewire_memo::{Ambient, Graph, Memo, Source, batch};
 
 use crate::support::{Gate, Wakes, now, poll_with};
 
@@ -441,4 +441,40 @@ fn a_task_that_a_verification_has_begun_is_not_verified_in_turn() {
     }
     assert!(tasks.lock().unwrap().is_empty(), "each task is looked at by another one");
     assert_eq!(graph.stats().audited, 1);
+}
+
+#[test]
+fn a_change_that_passes_during_the_look_is_no_mismatch_though_the_value_is_equal_after_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, gate) = (Arc::new([AtomicU64::new(0), AtomicU64::new(0)]), Gate::default());
+    let (load, wait, runs) = (data.clone(), gate.clone(), AtomicU64::new(0));
+    let memo = Memo::infallible_in(&graph, "even", move |_: u64| {
+        let (load, wait, run) = (load.clone(), wait.clone(), runs.fetch_add(1, SeqCst));
+        async move {
+            rows.read(&0);
+            let one = load[0].load(SeqCst);
+            if run == 1 {
+                wait.pass().await;
+            }
+            rows.read(&1);
+            (one + load[1].load(SeqCst)).is_multiple_of(2)
+        }
+    })
+    .verify(1.0);
+    assert!(*now(memo.get(1)).unwrap());
+    assert!(*now(memo.get(1)).unwrap(), "a hit, which is looked at");
+    data.iter().for_each(|data| data.store(1, SeqCst));
+    batch(|changes| {
+        changes.changed(&rows, &0);
+        changes.changed(&rows, &1);
+    });
+    assert!(*now(memo.get(1)).unwrap());
+    gate.open();
+    graph.advance(Instant::now());
+    assert!(graph.stats().audited >= 1);
+    assert_eq!(graph.stats().mismatched, 0);
+    data[1].store(2, SeqCst);
+    now(memo.get(1)).unwrap();
+    assert_eq!(graph.stats().mismatched, 1, "what is not announced is found all the same");
 }
