@@ -19,6 +19,7 @@ pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod stats;
 pub(crate) mod subscriptions;
+pub(crate) mod unkept;
 pub(crate) mod validate;
 pub(crate) mod verify;
 

@@ -29,6 +29,7 @@ use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::order::Hold;
 use crate::graph::revision;
+use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
 use crate::memory::fault::{Fault, injected};
@@ -434,8 +435,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             let all_early = self.head.all_are_early();
             if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
                 core.stats.unpublished += 1;
-                let taint = self.refused(attempt, &candidate);
-                self.conclude(&mut core, candidate.outcome, Err(taint));
+                let unkept = self.unkept(self.refused(attempt, &candidate));
+                self.conclude(&mut core, candidate.outcome, Err(unkept));
                 return Next::Over;
             }
         }
@@ -467,6 +468,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
     }
 
+    /// What an answer that is not kept brings along. The caller drives the attempt.
+    pub(crate) fn unkept(&self, taint: Taint) -> Unkept {
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        let frame = unsafe { &*self.frame() };
+        let is_known = taint.has(Taint::OUTDATED.or(Taint::EXHAUSTED));
+        let reads = || UnkeptReads::of(frame.records(), frame.unkept());
+        Unkept { taint, reads: if is_known { None } else { reads() } }
+    }
+
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
         if !self.serves_early(attempt, candidate) {
             return;
@@ -474,7 +484,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let early = Early {
             start: attempt.start_revision,
             outcome: candidate.outcome.clone(),
-            taint: self.refused(attempt, candidate),
+            unkept: self.unkept(self.refused(attempt, candidate)),
         };
         let old = self.board.lock().early.replace(early);
         drop(old);
@@ -499,7 +509,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = Outcome::new(Err(error));
         let mut core = self.shared().core.lock();
         if !self.head.is_finished() {
-            self.conclude(&mut core, outcome, Err(Taint::UNTRACKED));
+            self.conclude(&mut core, outcome, Err(self.unkept(Taint::UNTRACKED)));
         }
         Next::Over
     }
@@ -516,7 +526,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         &self,
         core: &mut Core,
         outcome: Outcome<V>,
-        standing: Result<(), Taint>,
+        standing: Result<(), Unkept>,
     ) {
         let mut deferred = DeferredDrops::default();
         let node = self.node();

@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use crate::graph::audits;
-use crate::graph::validate::Taint;
+use crate::graph::unkept::Unkept;
 use crate::memory::callers::ByCaller;
 use crate::store::value::Outcome;
 
@@ -30,7 +30,7 @@ pub(crate) struct Board<V> {
 pub(crate) struct Done<V> {
     pub(crate) outcome: Outcome<V>,
     /// Whether others may depend on it, or why not.
-    pub(crate) standing: Result<(), Taint>,
+    pub(crate) standing: Result<(), Unkept>,
 }
 
 /// An unpublished answer for callers that joined before its attempt started.
@@ -38,14 +38,14 @@ pub(crate) struct Early<V> {
     /// The start revision of the attempt.
     pub(crate) start: u64,
     pub(crate) outcome: Outcome<V>,
-    pub(crate) taint: Taint,
+    pub(crate) unkept: Unkept,
 }
 
 /// What a caller gets.
 pub(crate) struct Answer<V> {
     pub(crate) outcome: Outcome<V>,
     /// As in [`Done`].
-    pub(crate) standing: Result<(), Taint>,
+    pub(crate) standing: Result<(), Unkept>,
     /// The computation goes on without this caller.
     pub(crate) early: bool,
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::compute::scope::ScopedReads;
 use crate::graph::flight::Parent;
+use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint};
 use crate::graph::{Shared, ambient};
 use crate::memory::line;
@@ -35,6 +36,8 @@ pub(crate) struct Records {
 struct More {
     /// Keys that the function looked for and did not find in memory, by memo and hash.
     missed: Vec<MissedKey>,
+    /// What was read that is not kept was made of this.
+    unkept: Vec<Arc<UnkeptReads>>,
     /// All of them.
     records: Vec<Record>,
     /// Where to look for one; see [`Frame::note`].
@@ -73,6 +76,10 @@ impl Records {
             None => self.push_to_many(record),
         }
         self.count += 1;
+    }
+
+    pub(crate) fn push_unkept(&mut self, reads: Arc<UnkeptReads>) {
+        reads.add(&mut self.more.get_or_insert_default().unkept);
     }
 
     fn push_to_many(&mut self, record: Record) {
@@ -295,7 +302,10 @@ impl Frame {
         self.begin(asker, taint);
         let records = self.records.get_mut();
         records.count = 0;
-        records.more.iter_mut().for_each(|more| more.missed.clear());
+        records.more.iter_mut().for_each(|more| {
+            more.missed.clear();
+            more.unkept.clear();
+        });
         self.open.set(0);
         self.adopted = OnceCell::new();
     }
@@ -355,8 +365,25 @@ impl Frame {
         let before = self.taint.get();
         self.taint.set(before.or(taint));
         if self.is_scoped && self.taint.get() != before {
-            self.hand_over(Err(taint));
+            self.hand_over(Err(taint.into()));
         }
+    }
+
+    /// It used an answer that is not kept.
+    #[cold]
+    pub(crate) fn add_unkept(&self, graph: &'static Shared, unkept: Unkept) {
+        let Unkept { taint, reads: Some(reads) } = unkept else {
+            return self.add_taint(unkept.taint);
+        };
+        if !ptr::eq(graph, self.graph) {
+            return self.add_taint(taint);
+        }
+        self.taint.set(self.taint.get().or(taint));
+        if self.is_scoped {
+            return self.hand_over(Err(Unkept { taint, reads: Some(reads) }));
+        }
+        // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
+        unsafe { &mut *self.records.get() }.push_unkept(reads);
     }
 
     /// The function asks for a value. What it makes is not kept unless it is answered, by the function itself
@@ -413,7 +440,7 @@ impl Frame {
     }
 
     #[cold]
-    fn hand_over(&self, read: Result<Record, Taint>) {
+    fn hand_over(&self, read: Result<Record, Unkept>) {
         if let Some(adopted) = self.adopted.get() {
             adopted.add(self.graph, self.node, read);
         }
@@ -427,6 +454,12 @@ impl Frame {
     pub(crate) fn records(&self) -> &[Record] {
         // SAFETY: the callers are the attempt itself, between polls, and `has_read`, in one expression.
         unsafe { &*self.records.get() }.as_slice()
+    }
+
+    /// What that was made of that was read and is not kept. As [`Frame::records`].
+    pub(crate) fn unkept(&self) -> &[Arc<UnkeptReads>] {
+        // SAFETY: the callers are the attempt itself, between polls.
+        unsafe { &*self.records.get() }.more.as_ref().map_or(&[], |more| &more.unkept)
     }
 
     /// What was read, to be added to what scoped tasks read.

@@ -13,6 +13,7 @@ use crate::compute::own::{self, Own};
 use crate::compute::work::{Participant, Work};
 use crate::graph::cycle;
 use crate::graph::flight::Asks;
+use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
 use crate::memory::depth::{self, Level};
 use crate::memory::epoch;
@@ -515,14 +516,14 @@ fn after_poll<K: Key, V: Send + Sync + 'static>(
 #[inline(always)]
 fn deliver<K: Key, V: Send + Sync + 'static>(
     outcome: Outcome<V>,
-    standing: Result<Id, Taint>,
+    standing: Result<Id, Unkept>,
     memo: &'static Inner<K, V>,
     frame: Option<&Frame>,
 ) -> Result<CachedValue<V>, Error> {
     if let Some(frame) = frame {
         match standing {
             Ok(id) => frame.record(memo.shared(), id, outcome.head().version()),
-            Err(taint) => frame.add_taint(taint),
+            Err(unkept) => frame.add_unkept(memo.shared(), unkept),
         }
     }
     answer(outcome)

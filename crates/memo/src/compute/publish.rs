@@ -20,12 +20,13 @@ use std::time::Duration;
 use crate::compute::board::Done;
 use crate::compute::capture::{Frame, Records};
 use crate::compute::inner::Node;
-use crate::compute::scope::ClosingReads;
+use crate::compute::scope::{ClosingReads, TakenReads};
 use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::expiry::Alarm;
+use crate::graph::unkept::UnkeptReads;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::memory::epoch;
 use crate::memory::line::pin;
@@ -156,9 +157,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let frame = unsafe { &*self.frame() };
         let records = frame.records();
         if candidate.taint.is_any() {
-            // What cannot be kept may be outdated as well, and whoever is given it is to be told.
-            let validity = validate(&self.shared().core.lock(), records, start_tick);
-            if !matches!(validity, Validity::Valid) {
+            if self.is_outdated(frame, start_tick) {
                 candidate.taint = candidate.taint.or(Taint::OUTDATED);
             }
             return Verdict::Rejected(candidate);
@@ -207,7 +206,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if has_open || failed && life.is_none() {
             // Valid now, so it is good for everyone who has joined by now; but it is not kept.
             core.stats.unpublished += 1;
-            self.conclude(&mut core, candidate.outcome, Err(Taint::UNTRACKED));
+            let unkept = self.unkept(Taint::UNTRACKED);
+            self.conclude(&mut core, candidate.outcome, Err(unkept));
             return Verdict::Settled;
         }
         if !is_large {
@@ -220,6 +220,17 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         self.show(core, candidate, edges, life, closing.map(|closing| (closing, start_tick)));
         Verdict::Settled
+    }
+
+    /// Whether what cannot be kept is outdated as well, of which whoever is given it is to be told. A strict
+    /// memo looks at what it was given that is not kept, too.
+    #[cold]
+    fn is_outdated(&self, frame: &Frame, start_tick: u64) -> bool {
+        let core = self.shared().core.lock();
+        let is_valid = matches!(validate(&core, frame.records(), start_tick), Validity::Valid);
+        let below =
+            || !self.inner.options.is_strict() || UnkeptReads::are_valid(frame.unkept(), &core);
+        !(is_valid && below())
     }
 
     /// Registers edges in many holds of the graph lock, so that nobody waits for all of them. A walk that
@@ -342,9 +353,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 fn adopt_into(frame: &mut Frame) -> Taint {
     let mut taint = frame.taint();
     if let Some(adopted) = frame.adopted.get() {
-        let (more, theirs) = adopted.take();
+        let TakenReads { records, unkept, taint: theirs } = adopted.take();
         taint = taint.or(theirs);
-        merge(frame.records_mut(), &more);
+        merge(frame.records_mut(), &records);
+        unkept.into_iter().for_each(|reads| frame.records_mut().push_unkept(reads));
     }
     taint
 }

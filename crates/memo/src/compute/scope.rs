@@ -15,6 +15,7 @@ use crate::compute::own_runs;
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::audits::{self, AuditGuard};
+use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint, Validity, validate};
 use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
@@ -28,10 +29,19 @@ pub(crate) struct ScopedReads {
 /// See [`ScopedReads::closing`].
 pub(crate) struct ClosingReads<'a>(MutexGuard<'a, Reads>);
 
+/// What tasks have read since it was taken last.
+#[derive(Default)]
+pub(crate) struct TakenReads {
+    pub(crate) records: Vec<Record>,
+    /// What that was made of that is not kept.
+    pub(crate) unkept: Vec<Arc<UnkeptReads>>,
+    /// Whether the attempt must not be published.
+    pub(crate) taint: Taint,
+}
+
 #[derive(Default)]
 struct Reads {
-    records: Vec<Record>,
-    taint: Taint,
+    new: TakenReads,
     /// See [`Frame::asks`].
     open: i32,
     missed: Vec<MissedKey>,
@@ -49,27 +59,25 @@ struct ClosedVersion {
 }
 
 impl ScopedReads {
-    /// What was read since the last call, and whether the attempt must not be published.
-    pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
-        let mut reads = self.state.lock();
-        (std::mem::take(&mut reads.records), std::mem::take(&mut reads.taint))
+    pub(crate) fn take(&self) -> TakenReads {
+        std::mem::take(&mut self.state.lock().new)
     }
 
     /// Why what was made of it so far is not kept.
     pub(crate) fn taint(&self) -> Taint {
-        self.state.lock().taint
+        self.state.lock().new.taint
     }
 
     /// Whether nothing was read since.
     pub(crate) fn is_taken(&self) -> bool {
-        self.state.lock().records.is_empty()
+        self.state.lock().new.records.is_empty()
     }
 
     /// Holds up whoever reads, until the value is published or not; `None` when not everything was taken.
     /// To be asked under the graph lock, in the hold that publishes.
     pub(crate) fn closing(&self) -> Option<ClosingReads<'_>> {
         let reads = self.state.lock();
-        let is_taken = reads.records.is_empty() && reads.taint == Taint::default();
+        let is_taken = reads.new.records.is_empty() && reads.new.taint == Taint::default();
         is_taken.then_some(ClosingReads(reads))
     }
 
@@ -97,14 +105,19 @@ impl ScopedReads {
     }
 
     /// Adds a read, or a taint.
-    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Taint>) {
+    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Unkept>) {
+        let (read, made_of) = match read {
+            Ok(record) => (Ok(record), None),
+            Err(Unkept { taint, reads }) => (Err(taint), reads),
+        };
         let closed = {
             let mut reads = self.state.lock();
             if reads.closed.is_none() {
                 match read {
-                    Ok(record) => reads.records.push(record),
-                    Err(taint) => reads.taint = reads.taint.or(taint),
+                    Ok(record) => reads.new.records.push(record),
+                    Err(taint) => reads.new.taint = reads.new.taint.or(taint),
                 }
+                made_of.into_iter().for_each(|made_of| made_of.add(&mut reads.new.unkept));
             }
             reads.closed
         };

@@ -29,6 +29,7 @@ use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::flight::{Asks, Parent, WorkHead};
 use crate::graph::owner::Owner;
+use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
 use crate::memory::depth::{self, Deferred};
@@ -207,11 +208,13 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
     /// What the board has for this caller.
     pub(crate) fn answer(&self, board: &Board<V>) -> Option<Answer<V>> {
         if let Some(Done { outcome, standing }) = &board.done {
-            return Some(Answer { outcome: outcome.clone(), standing: *standing, early: false });
+            let (outcome, standing) = (outcome.clone(), standing.clone());
+            return Some(Answer { outcome, standing, early: false });
         }
-        let Early { start, outcome, taint } = board.early.as_ref()?;
+        let Early { start, outcome, unkept } = board.early.as_ref()?;
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
-        let answer = || Answer { outcome: outcome.clone(), standing: Err(*taint), early: true };
+        let standing = || Err(unkept.clone());
+        let answer = || Answer { outcome: outcome.clone(), standing: standing(), early: true };
         (arrived_early && !self.is_patient).then(answer)
     }
 
@@ -230,7 +233,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
 
     /// Has been answered: what there is to depend on, or why not.
     #[inline(always)]
-    pub(crate) fn end(mut self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Taint>) {
+    pub(crate) fn end(mut self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Unkept>) {
         let standing = answer.standing.map(|()| self.work.id);
         if answer.early {
             self.leave();
@@ -266,7 +269,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
                     .lock()
                     .early
                     .as_ref()
-                    .is_some_and(|early| early.taint.has(Taint::TOLD))
+                    .is_some_and(|early| early.unkept.taint.has(Taint::TOLD))
                 {
                     // Somebody has a value that is not kept, so nothing will say that it changed.
                     core.notify_watchers(&node.header, &mut deferred);
@@ -363,7 +366,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         self.cancelled.store(true, SeqCst);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
-        board.end(Done { outcome, standing: Err(Taint::UNTRACKED) });
+        board.end(Done { outcome, standing: Err(Taint::UNTRACKED.into()) });
         deferred.wakers.extend(board.stop_waiting().into_values());
         drop(board);
         deferred.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));

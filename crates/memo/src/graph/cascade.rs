@@ -113,6 +113,7 @@ impl Walk {
         let chunk = shared.walk_chunk();
         let mut finished = Vec::new();
         let mut core = shared.core.lock();
+        core.steps += 1;
         if !injected(Fault::TickNotBumpedPerChunk) {
             core.tick += 1;
         }
@@ -214,8 +215,7 @@ impl Shared {
         {
             let _held = self.lock_cascade(&mut walk.deferred);
             let mut core = self.core.lock();
-            core.tick += 1;
-            core.stats.walks += 1;
+            core.begin_walk();
             first(&mut core, &mut walk);
             drop(core);
             walk.finish(self);
@@ -267,8 +267,7 @@ impl Shared {
         if !marks.iter().all(|mark| mark.holds(&core)) {
             return false;
         }
-        core.tick += 1;
-        core.stats.walks += 1;
+        core.begin_walk();
         marks.iter().for_each(|mark| mark.apply(&mut core, walk));
         if injected(Fault::RevisionBumpedEarly) {
             raise_revision();

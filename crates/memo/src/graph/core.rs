@@ -31,6 +31,8 @@ pub(crate) type Lookout = Arc<dyn Fn(&Shared, Instant) -> Option<Instant> + Send
 pub(crate) struct Core {
     /// Raised per change, per changed value published and per chunk of a walk.
     pub(crate) tick: u64,
+    /// Steps of changes so far: between two of them nothing that was right becomes wrong.
+    pub(crate) steps: u64,
     /// Numbers of attempts to compute something, unlike those of other graphs.
     pub(crate) attempts: u64,
     pub(crate) slots: Slots,
@@ -60,6 +62,7 @@ impl Core {
     pub(crate) fn new(first_tick: u64) -> Self {
         Self {
             tick: first_tick,
+            steps: 1,
             attempts: NEXT_ATTEMPT.fetch_add(ATTEMPTS, Relaxed),
             slots: Slots::new(),
             works: Works::default(),
@@ -90,6 +93,13 @@ impl Core {
             std::mem::replace(&mut self.absent, stripes),
             (self.lookout.take(), self.log.take()),
         )
+    }
+
+    /// The first step of a change.
+    pub(crate) fn begin_walk(&mut self) {
+        self.tick += 1;
+        self.steps += 1;
+        self.stats.walks += 1;
     }
 
     pub(crate) fn next_tick(&mut self) -> u64 {

@@ -42,7 +42,7 @@ pub(crate) struct Asks {
 }
 
 /// A computation that waits for another.
-struct Waiting {
+struct Waiter {
     parent: Parent,
     /// It is content with what an attempt makes that began at this revision or later.
     revision: u64,
@@ -66,7 +66,7 @@ pub(crate) struct WorkHead {
     /// The number of that attempt.
     run: Cell<u64>,
     /// The computations that wait for this one, by caller.
-    parents: RefCell<ByCaller<Waiting>>,
+    parents: RefCell<ByCaller<Waiter>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
@@ -120,14 +120,14 @@ impl WorkHead {
     pub(crate) fn waits(&self, caller: u32, revision: u64, Asks { parent, is_patient }: Asks) {
         if parent.node != Id::NONE {
             let revision = if is_patient { u64::MAX } else { revision };
-            self.parents.borrow_mut().insert(caller, Waiting { parent, revision });
+            self.parents.borrow_mut().insert(caller, Waiter { parent, revision });
         }
     }
 
     /// There is an early answer of the attempt that runs: whom it is for, waits no more.
     pub(crate) fn answers_early(&self) {
         let start = self.start_revision.get();
-        self.parents.borrow_mut().retain(|waiting| waiting.revision > start);
+        self.parents.borrow_mut().retain(|waiter| waiter.revision > start);
     }
 
     fn is_late(&self, revision: u64) -> bool {
@@ -227,7 +227,7 @@ impl Core {
     /// The nodes whose computations wait for this one.
     pub(crate) fn parents_of(&self, head: &WorkHead) -> Vec<Id> {
         let parents = head.parents.borrow();
-        let parents = parents.iter_from(0).map(|(_, waiting)| waiting.parent);
+        let parents = parents.iter_from(0).map(|(_, waiter)| waiter.parent);
         parents.filter(|parent| self.is_running(*parent)).map(|parent| parent.node).collect()
     }
 

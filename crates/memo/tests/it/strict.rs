@@ -3,9 +3,9 @@
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tidewire_memo::{Graph, Memo, Source, scope};
+use tidewire_memo::{Graph, Memo, Source, batch, read_untracked, scope};
 
 use crate::support::{Gate, now, poll, yield_once};
 
@@ -97,7 +97,7 @@ fn a_strict_memo_gives_nobody_what_is_made_of_values_of_two_states_also_when_it_
         }
     });
     let pair = Memo::infallible_in(&graph, "pair", move |_: u64| async move {
-        tidewire_memo::read_untracked();
+        read_untracked();
         let first = *row.get(1).await.unwrap();
         (first, *row.get(2).await.unwrap())
     })
@@ -395,4 +395,194 @@ fn who_changes_another_graph_is_not_taken_for_who_outdates_himself() {
     gate.open();
     assert_eq!(*now(get).unwrap(), 2);
     assert!(memo.cached(&1).is_some());
+}
+
+/// Why a value is not kept.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Declared,
+    Foreign,
+    Failed,
+    Panicked,
+    GivenUp,
+    Missed,
+    InTask,
+    Above,
+}
+
+/// What a strict memo makes of a value that is not kept, of a value that is read in `second` after a change of
+/// both, and how many of it were asked for at once.
+fn strict_over_unkept(why: Why, second: u64, count: u64) -> Vec<[u64; 2]> {
+    let (graph, elsewhere) = (Graph::new(), Graph::new());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let foreign = Source::<u64>::new_in(&elsewhere, "foreign");
+    let (data, gate) = (Arc::new([AtomicU64::new(0), AtomicU64::new(0)]), Gate::default());
+    let never = Memo::infallible_in(&graph, "never", |_: u64| std::future::pending::<()>());
+    let load = data.clone();
+    let unkept = Memo::new_in(&graph, "unkept", move |_: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&1);
+            let one = load[0].load(SeqCst);
+            match why {
+                Why::Foreign => foreign.read(&1),
+                Why::Failed => return Err(Failed(one)),
+                Why::Panicked => std::panic::panic_any(format!("injected {one}")),
+                Why::GivenUp => assert!(poll(&mut never.get(1)).is_pending()),
+                Why::Missed => assert!(never.cached(&2).is_none()),
+                Why::InTask => scope(async { read_untracked() }).await,
+                Why::Declared | Why::Above => read_untracked(),
+            }
+            Ok(one)
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |_: u64| async move {
+        *scope(async move { unkept.get(1).await.unwrap() }).await
+    });
+    let load = data.clone();
+    let kept = Memo::infallible_in(&graph, "kept", move |_: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&2);
+            load[1].load(SeqCst)
+        }
+    });
+    let (load, wait) = (data.clone(), gate.clone());
+    let strict = Memo::infallible_in(&graph, "strict", move |_: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            let is_above = matches!(why, Why::Above);
+            let one = if is_above { above.get(1).await } else { unkept.get(1).await };
+            let one = match one {
+                Ok(one) => *one,
+                Err(error) => error.to_string().ends_with('1').into(),
+            };
+            wait.pass().await;
+            if second == 0 {
+                return [one, *kept.get(1).await.unwrap()];
+            }
+            rows.read(&2);
+            [one, load[1].load(SeqCst)]
+        }
+    })
+    .strict();
+    let mut gets: Vec<_> = (0..count).map(|key| strict.get(key)).collect();
+    gets.iter_mut().for_each(|get| assert!(poll(get).is_pending()));
+    data.iter().for_each(|data| data.store(1, SeqCst));
+    batch(|changes| {
+        changes.changed(&rows, &1);
+        changes.changed(&rows, &2);
+    });
+    gate.open();
+    gets.into_iter().map(|get| *now(get).unwrap()).collect()
+}
+
+#[derive(Debug)]
+struct Failed(u64);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "failed at {}", self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+#[test]
+fn a_strict_memo_mixes_no_states_over_a_value_that_is_not_kept() {
+    use Why::*;
+    for why in [Declared, Foreign, Failed, Panicked, GivenUp, Missed, InTask, Above] {
+        for second in 0..2 {
+            let made = strict_over_unkept(why, second, 1);
+            assert_eq!(made, [[1, 1]], "{why:?}, the second by {second}");
+        }
+    }
+}
+
+#[test]
+fn two_strict_memos_over_one_value_that_is_not_kept_both_see_that_it_is_outdated() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, gates) = (Arc::new(AtomicU64::new(0)), [Gate::default(), Gate::default()]);
+    let (load, wait) = (data.clone(), gates[0].clone());
+    let unkept = Memo::infallible_in(&graph, "unkept", move |_: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&1);
+            read_untracked();
+            wait.pass().await;
+            load.load(SeqCst)
+        }
+    });
+    let (load, wait) = (data.clone(), gates[1].clone());
+    let strict = Memo::infallible_in(&graph, "strict", move |_: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            let one = *unkept.get(1).await.unwrap();
+            wait.pass().await;
+            [one, load.load(SeqCst)]
+        }
+    })
+    .strict();
+    let mut gets = [strict.get(1), strict.get(2)];
+    gets.iter_mut().for_each(|get| assert!(poll(get).is_pending()));
+    gates[0].open();
+    gets.iter_mut().for_each(|get| assert!(poll(get).is_pending()));
+    data.store(1, SeqCst);
+    rows.changed(&1);
+    gates[1].open();
+    for get in gets {
+        assert_eq!(*now(get).unwrap(), [1, 1]);
+    }
+}
+
+#[test]
+fn a_strict_memo_over_very_many_values_that_are_not_kept_sees_that_one_is_outdated() {
+    for (reads, links) in [(3000, 2), (2, 20_000)] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, gate) = (Arc::new(AtomicU64::new(0)), Gate::default());
+        let load = data.clone();
+        let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+        let next = cell.clone();
+        let unkept = Memo::infallible_in(&graph, "unkept", move |key: u64| {
+            let (load, next) = (load.clone(), next.clone());
+            async move {
+                rows.read(&key);
+                if key > 1 {
+                    return *next.get().unwrap().get(key - 1).await.unwrap();
+                }
+                read_untracked();
+                load.load(SeqCst)
+            }
+        })
+        .strict();
+        cell.set(unkept).unwrap();
+        let (wait, runs) = (gate.clone(), Arc::new(AtomicU64::new(0)));
+        let count = runs.clone();
+        let strict = Memo::infallible_in(&graph, "strict", move |_: u64| {
+            let wait = wait.clone();
+            count.fetch_add(1, SeqCst);
+            async move {
+                let one = *unkept.get(links).await.unwrap();
+                wait.pass().await;
+                let mut last = one;
+                for _ in 1..reads {
+                    last = *unkept.get(links).await.unwrap();
+                }
+                one == last
+            }
+        })
+        .strict();
+        let mut get = strict.get(1);
+        // What is deep takes more than one.
+        (0..3).for_each(|_| assert!(poll(&mut get).is_pending()));
+        data.store(1, SeqCst);
+        rows.changed(&1);
+        gate.open();
+        assert!(*now(get).unwrap());
+        assert_eq!(runs.load(SeqCst), 2);
+        assert!(*now(strict.get(1)).unwrap());
+        assert_eq!(runs.load(SeqCst), 3, "it is not kept");
+    }
 }
