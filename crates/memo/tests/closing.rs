@@ -82,6 +82,30 @@ fn what_is_closed_keeps_nothing_for_each_key_that_it_had() {
 }
 
 #[test]
+fn what_was_watched_or_written_at_once_is_nothing_to_a_graph_that_is_closed() {
+    let _alone = ALONE.lock().unwrap();
+    for graph_first in [false, true] {
+        let graph = |keys| {
+            left(50, move || {
+                let graph = Graph::new();
+                let rows = Source::<u64>::new_in(&graph, "written");
+                let memo = fill(&graph, keys);
+                let watches: Vec<_> = (0..keys).map(|key| memo.notify(key)).collect();
+                let guards: Vec<_> = (0..keys).map(|key| rows.write(&key)).collect();
+                let (first, second): (Box<dyn Send>, Box<dyn Send>) = match graph_first {
+                    false => (Box::new((watches, guards)), Box::new(graph)),
+                    true => (Box::new(graph), Box::new((watches, guards))),
+                };
+                drop(first);
+                drop(second);
+            })
+        };
+        let (empty, full) = (graph(0), graph(500));
+        assert!(full <= empty + 1024, "{full} bytes with 500 of each, {empty} with none");
+    }
+}
+
+#[test]
 fn a_source_that_is_read_after_its_graph_was_closed_keeps_nothing() {
     let _alone = ALONE.lock().unwrap();
     let graph = Graph::new();

@@ -469,12 +469,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// What an answer that is not kept brings along. The caller drives the attempt.
-    pub(crate) fn unkept(&self, taint: Taint) -> Unkept {
+    pub(crate) fn unkept(&self, taint: Taint) -> Box<Unkept> {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         let frame = unsafe { &*self.frame() };
         let is_known = taint.has(Taint::OUTDATED.or(Taint::EXHAUSTED));
         let reads = || UnkeptReads::of(frame.records(), frame.unkept());
-        Unkept { taint, reads: if is_known { None } else { reads() } }
+        Unkept::new(taint, if is_known { None } else { reads() })
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
@@ -526,7 +526,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         &self,
         core: &mut Core,
         outcome: Outcome<V>,
-        standing: Result<(), Unkept>,
+        standing: Result<(), Box<Unkept>>,
     ) {
         let mut deferred = DeferredDrops::default();
         let node = self.node();

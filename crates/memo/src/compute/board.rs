@@ -30,7 +30,7 @@ pub(crate) struct Board<V> {
 pub(crate) struct Done<V> {
     pub(crate) outcome: Outcome<V>,
     /// Whether others may depend on it, or why not.
-    pub(crate) standing: Result<(), Unkept>,
+    pub(crate) standing: Result<(), Box<Unkept>>,
 }
 
 /// An unpublished answer for callers that joined before its attempt started.
@@ -38,14 +38,14 @@ pub(crate) struct Early<V> {
     /// The start revision of the attempt.
     pub(crate) start: u64,
     pub(crate) outcome: Outcome<V>,
-    pub(crate) unkept: Unkept,
+    pub(crate) unkept: Box<Unkept>,
 }
 
 /// What a caller gets.
 pub(crate) struct Answer<V> {
     pub(crate) outcome: Outcome<V>,
     /// As in [`Done`].
-    pub(crate) standing: Result<(), Unkept>,
+    pub(crate) standing: Result<(), Box<Unkept>>,
     /// The computation goes on without this caller.
     pub(crate) early: bool,
 }

@@ -365,25 +365,23 @@ impl Frame {
         let before = self.taint.get();
         self.taint.set(before.or(taint));
         if self.is_scoped && self.taint.get() != before {
-            self.hand_over(Err(taint.into()));
+            self.hand_over(Err(Unkept::new(taint, None)));
         }
     }
 
     /// It used an answer that is not kept.
     #[cold]
-    pub(crate) fn add_unkept(&self, graph: &'static Shared, unkept: Unkept) {
-        let Unkept { taint, reads: Some(reads) } = unkept else {
+    pub(crate) fn add_unkept(&self, graph: &'static Shared, unkept: Box<Unkept>) {
+        if !ptr::eq(graph, self.graph) || unkept.reads.is_none() {
             return self.add_taint(unkept.taint);
-        };
-        if !ptr::eq(graph, self.graph) {
-            return self.add_taint(taint);
         }
-        self.taint.set(self.taint.get().or(taint));
+        self.taint.set(self.taint.get().or(unkept.taint));
         if self.is_scoped {
-            return self.hand_over(Err(Unkept { taint, reads: Some(reads) }));
+            return self.hand_over(Err(unkept));
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
-        unsafe { &mut *self.records.get() }.push_unkept(reads);
+        let records = unsafe { &mut *self.records.get() };
+        unkept.reads.into_iter().for_each(|reads| records.push_unkept(reads));
     }
 
     /// The function asks for a value. What it makes is not kept unless it is answered, by the function itself
@@ -440,7 +438,7 @@ impl Frame {
     }
 
     #[cold]
-    fn hand_over(&self, read: Result<Record, Unkept>) {
+    fn hand_over(&self, read: Result<Record, Box<Unkept>>) {
         if let Some(adopted) = self.adopted.get() {
             adopted.add(self.graph, self.node, read);
         }

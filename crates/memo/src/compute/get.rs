@@ -516,7 +516,7 @@ fn after_poll<K: Key, V: Send + Sync + 'static>(
 #[inline(always)]
 fn deliver<K: Key, V: Send + Sync + 'static>(
     outcome: Outcome<V>,
-    standing: Result<Id, Unkept>,
+    standing: Result<Id, Box<Unkept>>,
     memo: &'static Inner<K, V>,
     frame: Option<&Frame>,
 ) -> Result<CachedValue<V>, Error> {

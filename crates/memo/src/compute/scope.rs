@@ -105,10 +105,10 @@ impl ScopedReads {
     }
 
     /// Adds a read, or a taint.
-    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Unkept>) {
+    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Box<Unkept>>) {
         let (read, made_of) = match read {
             Ok(record) => (Ok(record), None),
-            Err(Unkept { taint, reads }) => (Err(taint), reads),
+            Err(unkept) => (Err(unkept.taint), unkept.reads),
         };
         let closed = {
             let mut reads = self.state.lock();

@@ -233,7 +233,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
 
     /// Has been answered: what there is to depend on, or why not.
     #[inline(always)]
-    pub(crate) fn end(mut self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Unkept>) {
+    pub(crate) fn end(mut self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Box<Unkept>>) {
         let standing = answer.standing.map(|()| self.work.id);
         if answer.early {
             self.leave();
@@ -366,7 +366,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         self.cancelled.store(true, SeqCst);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
-        board.end(Done { outcome, standing: Err(Taint::UNTRACKED.into()) });
+        board.end(Done { outcome, standing: Err(Unkept::new(Taint::UNTRACKED, None)) });
         deferred.wakers.extend(board.stop_waiting().into_values());
         drop(board);
         deferred.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));

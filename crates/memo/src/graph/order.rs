@@ -117,6 +117,9 @@ impl Shared {
         let (before, limit) = (core.writes.open.len(), core.writes.limit);
         core.writes.open.retain(|write| !is_over(write, limit));
         let ended = before - core.writes.open.len();
+        if core.writes.open.is_empty() {
+            core.writes.open.shrink_to(KEPT);
+        }
         if ended > 0 {
             self.writes.fetch_sub(ended, SeqCst);
             deferred.wakers.extend(core.writes.stop_waiting());
@@ -227,3 +230,5 @@ impl Hold {
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
+/// Room for writes that stays when nobody writes.
+const KEPT: usize = 8;

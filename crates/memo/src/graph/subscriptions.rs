@@ -198,7 +198,7 @@ impl Watchers {
     /// The graph is closed: every watch is notified and finds out.
     pub(crate) fn close(&mut self, deferred: &mut DeferredDrops) {
         self.count = 0;
-        for (_, subscriptions) in self.subscriptions.drain() {
+        for (_, subscriptions) in std::mem::take(&mut self.subscriptions) {
             subscriptions.notify(deferred);
         }
     }

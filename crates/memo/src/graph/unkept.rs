@@ -31,9 +31,10 @@ pub(crate) struct UnkeptReads {
     valid_at: AtomicU64,
 }
 
-impl From<Taint> for Unkept {
-    fn from(taint: Taint) -> Self {
-        Self { taint, reads: None }
+impl Unkept {
+    /// Boxed, as everything rare.
+    pub(crate) fn new(taint: Taint, reads: Option<Arc<UnkeptReads>>) -> Box<Self> {
+        Box::new(Self { taint, reads })
     }
 }
 

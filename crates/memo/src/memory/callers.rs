@@ -109,7 +109,7 @@ mod tests {
         first.iter_from(0).for_each(|(caller, kept)| _ = callers.insert(caller, *kept));
         assert_eq!(callers.iter_from(0).count(), 4);
         callers.retain(|kept| !"bc".contains(*kept));
-        assert_eq!(order(&callers, 0), [(2, 'f'), (9, 'e')]);
+        assert_eq!(order(&callers, 0), [(2, 'f'), (6, 'd'), (9, 'e')]);
         callers.retain(|kept| *kept == 'e');
         assert_eq!(callers.into_values().count(), 1);
     }

@@ -51,8 +51,15 @@ impl<K> Drop for OpenKeyGuard<K> {
     fn drop(&mut self) {
         let ended: Vec<_> = {
             let mut open = self.keys.0.lock();
-            open.extract_if(.., |key| key.write == self.write).collect()
+            let ended = open.extract_if(.., |key| key.write == self.write).collect();
+            if open.is_empty() {
+                open.shrink_to(KEPT);
+            }
+            ended
         };
         drop(ended);
     }
 }
+
+/// Room that stays when nobody writes.
+const KEPT: usize = 8;
