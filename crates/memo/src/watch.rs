@@ -227,8 +227,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
 /// A stream that says when the value of one key has become suspect, and computes nothing.
 ///
 /// Any mark after the stream was made is reported; marks that come before it is polled again are
-/// reported once. After a report nothing more comes until somebody has asked for the value again; if he
-/// was given an early or outdated value (version 0), a report follows. The stream ends when the memo is closed.
+/// reported once. After a report nothing more comes until somebody has asked for the value again. An early
+/// or outdated value (version 0) is reported when the first who waits for it is given it. A report that comes
+/// while a `get` is under way counts for what that gives: ask again once it has answered. The stream ends
+/// when the memo is closed.
 ///
 /// ```
 /// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
