@@ -518,6 +518,7 @@ impl<K: Key> FunctionsOf<K> {
         probe: |_, _, _| (),
         close: Self::close,
         free: Self::free,
+        begin_anew: |_, _| unreachable!("a source computes nothing"),
         abort: |_, _, _, _| unreachable!("a source computes nothing"),
     };
 

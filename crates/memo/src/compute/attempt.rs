@@ -35,7 +35,7 @@ use crate::graph::verify::Verification;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::line::pin;
 use crate::memory::wake::quietly;
-use crate::memory::{hazard, line};
+use crate::memory::{depth, hazard, line};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
@@ -149,7 +149,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // What callers capture is their business; the computation has a frame of its own.
         let _entered = FrameGuard::new(None);
         let mut attempt = self.attempt.lock();
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, prepared, context)));
+        let driven = catch_unwind(AssertUnwindSafe(|| {
+            let mut driven = self.drive(&mut attempt, prepared, context);
+            while driven.is_pending() && self.head.begins_anew() {
+                self.begin_anew(&mut attempt);
+                driven = self.drive_on(&mut attempt, context);
+            }
+            driven
+        }));
         let polled = driven.unwrap_or_else(|payload| {
             self.panicked(payload);
             Poll::Ready(())
@@ -445,9 +452,27 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if self.head.is_finished() {
             return Next::Over;
         }
-        *attempt = Attempt::start(&mut core, self.node(), revision(), attempt.rejections + 1);
-        self.head.restart(attempt.asker, attempt.start_tick, attempt.start_revision);
+        self.start_anew(&mut core, attempt);
         Next::Again
+    }
+
+    /// Drops what runs, which waits for itself, and has been overtaken by a change.
+    #[cold]
+    fn begin_anew(&self, attempt: &mut Attempt<V>) {
+        let abandoned = attempt.abandon();
+        depth::drop_nested(|| quietly(|| drop(abandoned)));
+        let mut core = self.shared().core.lock();
+        if self.head.is_finished() {
+            return;
+        }
+        core.stats.rejected += 1;
+        core.note(EventKind::Rejected, &self.node().header);
+        self.start_anew(&mut core, attempt);
+    }
+
+    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>) {
+        *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1);
+        self.head.restart(attempt.asker, attempt.start_tick, attempt.start_revision);
     }
 
     fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {
@@ -488,11 +513,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         };
         let old = self.board.lock().early.replace(early);
         drop(old);
-        let core = self.shared().core.lock();
-        if !self.head.is_finished() {
-            self.head.answers_early();
-        }
-        drop(core);
         self.wake_all();
     }
 

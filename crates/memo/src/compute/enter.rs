@@ -10,9 +10,11 @@ use crate::compute::own;
 use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::cycle;
-use crate::graph::flight::{Asks, Parent};
+use crate::graph::deferred::DeferredDrops;
+use crate::graph::flight::Parent;
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
 use crate::memory::line;
+use crate::memory::sync::MutexGuard;
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
@@ -43,7 +45,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         &'static self,
         key: &K,
         looked: Lookup<'_, K, V>,
-        Asking { parent, is_patient }: Asking,
+        Asking { parent, .. }: Asking,
         frame: Option<&Frame>,
     ) -> Entry<K, V> {
         if parent.is_none()
@@ -78,12 +80,33 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         {
             return Entry::Direct(answer);
         }
-        if let Some(cycle) = cycle::find(&core, parent, &node.header) {
-            core.stats.cycles += 1;
-            drop(core);
-            return Entry::Direct(DirectAnswer::Refused(Error::cycle(&cycle.names())));
+        if cycle::find(&core, parent, &node.header).is_some() {
+            return self.enter_cycle(core, node, parent);
         }
-        Entry::Join(Work::join(&mut core, self, node, Asks { parent, is_patient }))
+        Entry::Join(Work::join(&mut core, self, node, parent))
+    }
+
+    /// A caller who closes a cycle, unless a run in it is overtaken and begins anew.
+    #[cold]
+    #[inline(never)]
+    fn enter_cycle(
+        &'static self,
+        mut core: MutexGuard<'_, Core>,
+        node: &Node<K, V>,
+        parent: Parent,
+    ) -> Entry<K, V> {
+        let mut deferred = DeferredDrops::default();
+        let cycle = cycle::find_current(&core, parent, &node.header, &mut deferred);
+        let Some(cycle) = cycle else {
+            let joined = Work::join(&mut core, self, node, parent);
+            drop(core);
+            drop(deferred);
+            return Entry::Join(joined);
+        };
+        core.stats.cycles += 1;
+        drop(core);
+        drop(deferred);
+        Entry::Direct(DirectAnswer::Refused(Error::cycle(&cycle.names())))
     }
 
     /// What is not in memory, for a caller who holds a write guard.

@@ -12,7 +12,7 @@ use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
 use crate::compute::work::{Participant, Work};
 use crate::graph::cycle;
-use crate::graph::flight::Asks;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
 use crate::memory::depth::{self, Level};
@@ -263,10 +263,12 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         std::mem::forget(unread);
-        match entry {
-            Entry::Join(joined) => Self::join(memo, joined, frame, context),
-            Entry::Direct(answer) => Self::direct(answer, memo, frame, context),
-        }
+        let mut joined = match entry {
+            Entry::Join(joined) => joined,
+            Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),
+        };
+        joined.is_patient = asking.is_patient;
+        Self::join(memo, joined, frame, context)
     }
 
     #[inline(never)]
@@ -433,15 +435,16 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
     joined: &Participant<K, V>,
 ) -> Option<Error> {
     let _pin = pin();
+    let mut deferred = DeferredDrops::default();
     let mut core = memo.shared().core.lock();
     let is_elsewhere = !std::ptr::eq(frame.graph, memo.shared());
     let is_answered = || joined.answer(&joined.work.board.lock()).is_some();
     if is_elsewhere || joined.work.head.is_finished() || is_answered() {
         return None;
     }
-    let Some(cycle) = cycle::find(&core, frame.parent(), &joined.work.node().header) else {
-        let asks = Asks { parent: frame.parent(), is_patient: joined.is_patient };
-        joined.work.head.waits(joined.caller(), joined.revision, asks);
+    let node = &joined.work.node().header;
+    let Some(cycle) = cycle::find_current(&core, frame.parent(), node, &mut deferred) else {
+        joined.work.head.waits(joined.caller(), frame.parent());
         return None;
     };
     core.stats.cycles += 1;

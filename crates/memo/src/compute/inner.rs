@@ -299,6 +299,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         change: |_, _| None,
         close: Self::close,
         free: Self::free,
+        begin_anew: Self::begin_anew,
         abort: Self::abort,
         probe: Self::probe,
     };
@@ -383,6 +384,13 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
                 });
             }
         }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn begin_anew(work: *const WorkHead, deferred: &mut DeferredDrops) {
+        // SAFETY: the work of a node of these types, kept alive by its callers.
+        unsafe { Share::<K, V>::of(work.cast()) }.begin_anew(deferred);
     }
 
     /// # Safety

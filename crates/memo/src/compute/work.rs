@@ -27,11 +27,12 @@ use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
-use crate::graph::flight::{Asks, Parent, WorkHead};
+use crate::graph::flight::{Parent, WorkHead};
 use crate::graph::owner::Owner;
 use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
+use crate::memory::callers::ByCaller;
 use crate::memory::depth::{self, Deferred};
 use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
@@ -94,21 +95,20 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        asks: Asks,
+        parent: Parent,
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         if running.is_null() {
             let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
-            return Self::begin(core, inner, node, asks, revision, attempt);
+            return Self::begin(core, inner, node, parent, revision, attempt);
         }
         core.stats.joined += 1;
         core.note(EventKind::Joined, &node.header);
         // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
         let work = unsafe { Share::of(running.cast()) };
-        let caller = work.head.enter(revision, asks);
-        let is_patient = asks.is_patient;
-        Participant { work, revision, caller, asker: 0, is_patient, starts: false }
+        let caller = work.head.enter(revision, parent);
+        Participant { work, revision, caller, asker: 0, is_patient: false, starts: false }
     }
 
     /// Starts the first computation of a node that was just made. The caller polls it next.
@@ -121,8 +121,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> Participant<K, V> {
         let revision = graph::revision();
         let attempt = |core: &mut Core| Attempt::first(core, node, revision);
-        let asks = Asks { parent, is_patient: false };
-        Self::begin(core, inner, node, asks, revision, attempt)
+        Self::begin(core, inner, node, parent, revision, attempt)
     }
 
     #[inline(always)]
@@ -130,15 +129,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core: &mut Core,
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
-        asks: Asks,
+        parent: Parent,
         revision: u64,
         attempt: impl FnOnce(&mut Core) -> Attempt<V>,
     ) -> Participant<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
-        work.head.begins_for(core.attempts, asks);
-        let is_patient = asks.is_patient;
-        Participant { work, revision, caller: 0, asker: 0, is_patient, starts: true }
+        work.head.begins_for(core.attempts, parent);
+        Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -372,6 +370,12 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         deferred.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));
     }
 
+    /// Has the attempt begin anew, from under the graph lock. Whoever polls now, or next, sees to it.
+    pub(crate) fn begin_anew(&self, deferred: &mut DeferredDrops) {
+        self.head.begin_anew();
+        deferred.wakers.extend(self.wakes().into_values());
+    }
+
     /// Leaves the polling to the outermost level of this thread.
     pub(crate) fn defer(&self) {
         self.deferred.store(true, SeqCst);
@@ -405,19 +409,22 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
     /// The inner future wants to be polled.
     fn woke(&self) {
         self.abandon_if_cancelled();
-        let waiting = {
-            let mut board = self.board.lock();
-            let is_ignored = board.wake();
-            if board.polling {
-                return;
-            }
-            if self.deferred.load(SeqCst) && depth::will_drain() {
-                drop(board);
-                return depth::defer(Box::new(self.clone()));
-            }
-            if is_ignored { board.stop_waiting() } else { board.stop_some() }
-        };
-        waiting.into_values().for_each(wake::wake);
+        self.wakes().into_values().for_each(wake::wake);
+    }
+
+    /// Notes that it wants to be polled. Returns who is to be told.
+    fn wakes(&self) -> ByCaller<Waker> {
+        let mut board = self.board.lock();
+        let is_ignored = board.wake();
+        if board.polling {
+            return ByCaller::default();
+        }
+        if self.deferred.load(SeqCst) && depth::will_drain() {
+            drop(board);
+            depth::defer(Box::new(self.clone()));
+            return ByCaller::default();
+        }
+        if is_ignored { board.stop_waiting() } else { board.stop_some() }
     }
 }
 

@@ -3,11 +3,17 @@
 //! Waits-for edges are walked upward, from the computation that asks through everything that waits for
 //! it (`join!` gives one computation several children, but each knows its parents). They are kept under
 //! the graph lock, so a cycle that spans tasks is found by whoever closes it.
+//!
+//! A change may turn edges round while a run of before waits, so that what waits is in no state a cycle. So
+//! before somebody is told of one, a run in it that a change has overtaken begins anew: it waits for nothing
+//! any more, and asks for what it needs now.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
 
+use crate::graph;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::flight::Parent;
 use crate::graph::owner::Owner;
 use crate::store::node::Header;
@@ -20,6 +26,29 @@ pub(crate) fn find(core: &Core, asker: Parent, wanted: &Header) -> Option<Cycle>
         return None;
     }
     search(core, asker.node, wanted.id)
+}
+
+/// The same after runs that changes have overtaken begin anew, as long as there is one in the cycle. Whom to
+/// wake for that is to be woken outside of the lock.
+#[cold]
+pub(crate) fn find_current(
+    core: &Core,
+    asker: Parent,
+    wanted: &Header,
+    deferred: &mut DeferredDrops,
+) -> Option<Cycle> {
+    let revision = graph::revision();
+    while let Some(cycle) = find(core, asker, wanted) {
+        let outrun = cycle.nodes.iter().find_map(|&(owner, node)| {
+            // SAFETY: a node of the cycle, alive while the graph lock is held.
+            let node = unsafe { &*node };
+            core.flight(node)?.is_outrun(revision).then(|| (owner, core.flight_pointer(node)))
+        });
+        let Some((owner, work)) = outrun else { return Some(cycle) };
+        // SAFETY: the running work of a node of this owner.
+        unsafe { (owner.functions.begin_anew)(work, deferred) };
+    }
+    None
 }
 
 fn search(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {

@@ -33,21 +33,6 @@ impl Parent {
     }
 }
 
-/// How a caller asks.
-#[derive(Clone, Copy)]
-pub(crate) struct Asks {
-    pub(crate) parent: Parent,
-    /// It takes no early answer.
-    pub(crate) is_patient: bool,
-}
-
-/// A computation that waits for another.
-struct Waiter {
-    parent: Parent,
-    /// It is content with what an attempt makes that began at this revision or later.
-    revision: u64,
-}
-
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
     pub(crate) node: Id,
@@ -61,12 +46,16 @@ pub(crate) struct WorkHead {
     pub(crate) start_tick: Cell<u64>,
     /// The revision at which it began.
     start_revision: Cell<u64>,
+    /// The attempt that runs is to begin anew; see [`crate::graph::cycle`]. Set under the graph lock.
+    begins_anew: AtomicU8,
+    /// How often one was.
+    begun_anew: Cell<u8>,
     /// Callers that joined at a later one, and are there still.
     late: Cell<u32>,
     /// The number of that attempt.
     run: Cell<u64>,
     /// The computations that wait for this one, by caller.
-    parents: RefCell<ByCaller<Waiter>>,
+    parents: RefCell<ByCaller<Parent>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
@@ -84,6 +73,8 @@ impl WorkHead {
             rejected: Cell::new(false),
             start_tick: Cell::new(start_tick),
             start_revision: Cell::new(start_revision),
+            begins_anew: AtomicU8::new(0),
+            begun_anew: Cell::new(0),
             late: Cell::new(0),
             run: Cell::new(0),
             parents: RefCell::default(),
@@ -98,36 +89,29 @@ impl WorkHead {
 
     /// Says which attempt is the first, and on behalf of which computation the first caller asks.
     #[inline(always)]
-    pub(crate) fn begins_for(&self, run: u64, asks: Asks) {
+    pub(crate) fn begins_for(&self, run: u64, parent: Parent) {
         self.run.set(run);
-        self.waits(0, self.start_revision.get(), asks);
+        self.waits(0, parent);
     }
 
     /// Adds a caller, on behalf of a computation or of none, and returns its number.
     #[inline(always)]
-    pub(crate) fn enter(&self, revision: u64, asks: Asks) -> u32 {
+    pub(crate) fn enter(&self, revision: u64, parent: Parent) -> u32 {
         self.callers.set(self.callers.get() + 1);
         let caller = self.next_caller.get();
         self.next_caller.set(caller.wrapping_add(1));
         self.late.set(self.late.get() + u32::from(self.is_late(revision)));
-        self.waits(caller, revision, asks);
+        self.waits(caller, parent);
         caller
     }
 
     /// A caller asks on behalf of this computation, if of any: from the beginning, or because it goes on with
     /// another's `get`.
     #[inline(always)]
-    pub(crate) fn waits(&self, caller: u32, revision: u64, Asks { parent, is_patient }: Asks) {
+    pub(crate) fn waits(&self, caller: u32, parent: Parent) {
         if parent.node != Id::NONE {
-            let revision = if is_patient { u64::MAX } else { revision };
-            self.parents.borrow_mut().insert(caller, Waiter { parent, revision });
+            self.parents.borrow_mut().insert(caller, parent);
         }
-    }
-
-    /// There is an early answer of the attempt that runs: whom it is for, waits no more.
-    pub(crate) fn answers_early(&self) {
-        let start = self.start_revision.get();
-        self.parents.borrow_mut().retain(|waiter| waiter.revision > start);
     }
 
     fn is_late(&self, revision: u64) -> bool {
@@ -139,8 +123,25 @@ impl WorkHead {
         self.late.get() == 0
     }
 
+    /// Whether a change was completed since the attempt that runs began, and it may begin anew.
+    pub(crate) fn is_outrun(&self, revision: u64) -> bool {
+        self.start_revision.get() < revision && self.begun_anew.get() < ANEW_MAX
+    }
+
+    /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
+    pub(crate) fn begin_anew(&self) {
+        self.begun_anew.set(self.begun_anew.get() + 1);
+        self.begins_anew.store(1, Release);
+    }
+
+    /// Whether it is to; see [`WorkHead::begin_anew`].
+    pub(crate) fn begins_anew(&self) -> bool {
+        self.begins_anew.load(Acquire) != 0
+    }
+
     /// A new attempt begins.
     pub(crate) fn restart(&self, run: u64, start_tick: u64, start_revision: u64) {
+        self.begins_anew.store(0, Release);
         self.run.set(run);
         self.rejected.set(false);
         self.start_tick.set(start_tick);
@@ -227,14 +228,16 @@ impl Core {
     /// The nodes whose computations wait for this one.
     pub(crate) fn parents_of(&self, head: &WorkHead) -> Vec<Id> {
         let parents = head.parents.borrow();
-        let parents = parents.iter_from(0).map(|(_, waiter)| waiter.parent);
-        parents.filter(|parent| self.is_running(*parent)).map(|parent| parent.node).collect()
+        let running = parents.iter_from(0).filter(|(_, parent)| self.is_running(**parent));
+        running.map(|(_, parent)| parent.node).collect()
     }
 
     /// Whether this very run of the computation goes on.
     pub(crate) fn is_running(&self, Parent { node, run }: Parent) -> bool {
-        let running = || self.node(node).and_then(|node| self.flight(node));
-        run == 0 || running().is_some_and(|head| head.run.get() == run)
+        match self.node(node).and_then(|node| self.flight(node)) {
+            Some(head) => !head.begins_anew() && (run == 0 || head.run.get() == run),
+            None => run == 0,
+        }
     }
 }
 
@@ -278,3 +281,6 @@ impl Works {
         self.free = number + 1;
     }
 }
+
+/// How often runs of one computation begin anew because of cycles.
+const ANEW_MAX: u8 = 16;

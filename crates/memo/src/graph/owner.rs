@@ -56,6 +56,8 @@ pub(crate) struct Functions {
     pub(crate) free: unsafe fn(&'static Owner, &mut Core),
     /// Sends hits of the owner the long way, or no longer.
     pub(crate) probe: unsafe fn(&'static Owner, &mut Core, bool),
+    /// Has the attempt of a running computation begin anew, and says whom to wake for that.
+    pub(crate) begin_anew: unsafe fn(*const WorkHead, &mut DeferredDrops),
     /// Ends a running computation with an error of kind *closed*.
     pub(crate) abort: unsafe fn(&mut Core, &'static Owner, *const WorkHead, &mut DeferredDrops),
 }

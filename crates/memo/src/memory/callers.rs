@@ -46,12 +46,6 @@ impl<T> ByCaller<T> {
         }
     }
 
-    /// Forgets what is not to be kept any longer.
-    pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
-        self.one.take_if(|(_, kept)| !keeps(kept));
-        self.more.iter_mut().for_each(|more| more.retain(|_, kept| keeps(kept)));
-    }
-
     /// Takes out what was kept for the first so many.
     pub(crate) fn take_first(&mut self, count: usize) -> Self {
         let mut taken = Self { one: self.one.take(), more: None };
@@ -107,10 +101,6 @@ mod tests {
         assert_eq!(order(&first, 0), [(2, 'f'), (6, 'd')]);
         assert_eq!(order(&callers, 0), [(7, 'c'), (9, 'e')]);
         first.iter_from(0).for_each(|(caller, kept)| _ = callers.insert(caller, *kept));
-        assert_eq!(callers.iter_from(0).count(), 4);
-        callers.retain(|kept| !"bc".contains(*kept));
-        assert_eq!(order(&callers, 0), [(2, 'f'), (6, 'd'), (9, 'e')]);
-        callers.retain(|kept| *kept == 'e');
-        assert_eq!(callers.into_values().count(), 1);
+        assert_eq!(callers.into_values().count(), 4);
     }
 }

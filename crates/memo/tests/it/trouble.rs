@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
 
-use crate::support::{Gate, now, poll, yield_once};
+use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
 #[test]
 fn a_panic_gives_every_current_waiter_an_error_and_later_callers_compute_anew() {
@@ -591,7 +591,8 @@ fn a_cycle_is_found_through_whichever_of_its_callers_a_computation_waits_for() {
 /// What is asked for `a` before a change that turns an edge round, and for `b` after it.
 #[test]
 fn a_change_that_turns_an_edge_round_is_no_cycle_while_a_run_of_before_waits() {
-    for late_polls_first in [false, true] {
+    for case in 0..8 {
+        let [late_polls_first, a_is_strict, b_is_strict] = [1, 2, 4].map(|bit| case & bit != 0);
         let graph = Graph::new();
         let edges = Source::<u64>::new_in(&graph, "edges");
         let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
@@ -607,6 +608,7 @@ fn a_change_that_turns_an_edge_round_is_no_cycle_while_a_run_of_before_waits() {
                 below.get().unwrap().get(key).await.map(|below| format!("a of {}", *below))
             }
         });
+        let a = if a_is_strict { a.strict() } else { a };
         let (is_turned, wait) = (turned.clone(), gate.clone());
         let b = Memo::new_in(&graph, "b", move |key: u64| {
             let (is_turned, wait) = (is_turned.clone(), wait.clone());
@@ -619,22 +621,30 @@ fn a_change_that_turns_an_edge_round_is_no_cycle_while_a_run_of_before_waits() {
                 Ok("b".to_owned())
             }
         });
+        let b = if b_is_strict { b.strict() } else { b };
         other.set(b).unwrap();
-        let mut before = a.get(1);
-        assert!(poll(&mut before).is_pending());
+        let mut calls = [(a.get(1), Wakes::new(), None), (b.get(1), Wakes::new(), None)];
+        assert!(poll_with(&mut calls[0].0, &calls[0].1).is_pending());
         turned.store(true, SeqCst);
         edges.changed(&1);
-        let mut after = b.get(1);
-        assert!(poll(&mut after).is_pending());
+        assert!(poll_with(&mut calls[1].0, &calls[1].1).is_pending());
+        let mut polled = calls.each_ref().map(|(_, wakes, _)| wakes.count());
         gate.open();
-        let polled = if late_polls_first { poll(&mut after) } else { Poll::Pending };
-        let before = now(before).unwrap();
-        assert!(["a", "a of b"].contains(&before.as_str()), "{}", *before);
-        let after = match polled {
-            Poll::Ready(after) => after.unwrap(),
-            Poll::Pending => now(after).unwrap(),
-        };
-        assert_eq!(*after, "b of a");
+        let order = if late_polls_first { [1, 0] } else { [0, 1] };
+        for at in order.repeat(5) {
+            let (call, wakes, answer) = &mut calls[at];
+            // As a runtime does.
+            if answer.is_none() && wakes.count() > polled[at] {
+                polled[at] = wakes.count();
+                if let Poll::Ready(value) = poll_with(call, wakes) {
+                    *answer = Some(value.unwrap());
+                }
+            }
+        }
+        let answers = calls.map(|(_, _, answer)| answer.map(|value| (*value).clone()));
+        let [Some(before), Some(after)] = answers else { panic!("{case}: {answers:?}") };
+        assert!(["a", "a of b"].contains(&before.as_str()), "{before}");
+        assert_eq!(after, "b of a");
         assert_eq!(graph.stats().cycles, 0);
         assert!(b.cached(&1).is_some(), "it is kept");
     }
@@ -720,4 +730,124 @@ fn a_question_that_moves_to_what_it_waits_for_is_no_cycle_once_it_has_an_early_a
     gate.open();
     assert_eq!(*now(after).unwrap(), "of heir of below");
     assert_eq!(graph.stats().cycles, 0);
+}
+
+/// `a` reads `b` while the number is even, and `b` reads `a` while it is odd.
+#[test]
+fn an_edge_that_is_turned_round_twice_is_no_cycle_while_the_runs_of_before_wait() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (number, gate) = (Arc::new(AtomicU64::new(0)), Gate::default());
+    let both: Arc<OnceLock<[Memo<u64, u64>; 2]>> = Arc::default();
+    let make = |name: &str, parity: u64| {
+        let (number, gate, both) = (number.clone(), gate.clone(), both.clone());
+        Memo::new_in(&graph, name, move |key: u64| {
+            let (number, gate, both) = (number.clone(), gate.clone(), both.clone());
+            async move {
+                edges.read(&key);
+                let mut sum = number.load(SeqCst);
+                if sum % 2 == parity {
+                    sum += *both.get().unwrap()[1 - parity as usize].get(key).await?;
+                }
+                if parity == 0 {
+                    gate.pass().await;
+                }
+                Ok::<_, Error>(sum)
+            }
+        })
+    };
+    let [a, b] = [make("a", 0), make("b", 1)];
+    both.set([a, b]).unwrap();
+    let mut first = a.get(1);
+    assert!(poll(&mut first).is_pending(), "it has read b, and waits at the gate");
+    number.store(1, SeqCst);
+    edges.changed(&1);
+    let mut second = b.get(1);
+    assert!(poll(&mut second).is_pending(), "it reads a");
+    number.store(2, SeqCst);
+    edges.changed(&1);
+    gate.open();
+    assert_eq!(*now(a.get(1)).unwrap(), 4);
+    for get in [first, second] {
+        now(get).unwrap();
+    }
+    assert_eq!(graph.stats().cycles, 0);
+}
+
+#[test]
+fn what_asks_for_itself_is_told_so_however_much_changes_meanwhile() {
+    for changes in [false, true] {
+        let graph = Graph::new();
+        let other = Source::<u64>::new_in(&graph, "other");
+        let (cell, runs): (Arc<OnceLock<Memo<u64, u64>>>, _) =
+            (Arc::default(), Arc::new(AtomicU64::new(0)));
+        let (itself, count) = (cell.clone(), runs.clone());
+        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+            let itself = itself.clone();
+            count.fetch_add(1, SeqCst);
+            async move {
+                if changes {
+                    other.changed(&key);
+                }
+                itself.get().unwrap().get(key).await.map(|value| *value)
+            }
+        });
+        cell.set(memo).unwrap();
+        let error = now(memo.get(1)).unwrap_err();
+        assert!(error.to_string().contains("cycle: memo(1) -> memo(1)"), "{error}");
+        assert_eq!(runs.load(SeqCst), if changes { 17 } else { 1 });
+    }
+}
+
+#[test]
+fn who_drives_a_run_that_is_overtaken_is_woken_although_it_was_polled_a_moment_before() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+    let other: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let (is_turned, below) = (turned.clone(), other.clone());
+    let a = Memo::new_in(&graph, "a", move |key: u64| {
+        let (is_turned, below) = (is_turned.clone(), below.clone());
+        async move {
+            edges.read(&key);
+            if is_turned.load(SeqCst) {
+                return Ok(1);
+            }
+            below.get().unwrap().get(key).await.map(|value| *value)
+        }
+    });
+    let before = Arc::new(Mutex::new((a.get(1), Wakes::new())));
+    let (is_turned, wait, polls) = (turned.clone(), gate.clone(), before.clone());
+    let b = Memo::new_in(&graph, "b", move |key: u64| {
+        let (is_turned, wait, polls) = (is_turned.clone(), wait.clone(), polls.clone());
+        async move {
+            edges.read(&key);
+            if is_turned.load(SeqCst) {
+                let elsewhere = std::thread::spawn(move || {
+                    let (before, wakes) = &mut *polls.lock().unwrap();
+                    assert!(poll_with(before, wakes).is_pending(), "it waits for who polls b");
+                });
+                elsewhere.join().unwrap();
+                return a.get(key).await.map(|value| *value);
+            }
+            wait.pass().await;
+            Ok(0)
+        }
+    })
+    .strict();
+    other.set(b).unwrap();
+    {
+        let (before, wakes) = &mut *before.lock().unwrap();
+        assert!(poll_with(before, wakes).is_pending());
+    }
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    gate.open();
+    let mut after = b.get(1);
+    let woken = before.lock().unwrap().1.count();
+    let Poll::Ready(Ok(after)) = poll(&mut after) else { panic!("it waits") };
+    let (before, wakes) = &mut *before.lock().unwrap();
+    assert!(wakes.count() > woken);
+    let Poll::Ready(Ok(value)) = poll_with(before, wakes) else { panic!("it waits") };
+    assert_eq!((*value, *after), (1, 1));
 }
