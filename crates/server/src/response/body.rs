@@ -13,6 +13,7 @@ use crate::response::counted::{CountableBody, CountedBody};
 use crate::response::faults::Faulty;
 use crate::response::full::FullBody;
 use crate::response::replies::Replies;
+use crate::socket::activity::Piece;
 
 /// A boxed future of a response.
 pub(crate) type BoxedResponse<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
@@ -94,7 +95,10 @@ impl http_body::Body for ResponseBody {
             Kind::Whole(body) => Poll::Ready(body.next().map(Ok)),
             Kind::Replies(body) => body.poll_frame(cx).map(|frame| frame.map(Ok)),
             Kind::Faulty(body) => Pin::new(&mut **body).poll_frame(cx),
-            Kind::Counted(body) => Pin::new(&mut **body).poll_frame(cx),
+            Kind::Counted(body) => {
+                let polled = Pin::new(&mut **body).poll_frame(cx);
+                polled.map(|frame| frame.map(|frame| Ok(frame?.map_data(Piece::into_bytes))))
+            }
         };
         if let Some(watch) = &self.watch
             && let Poll::Ready(frame) = &polled

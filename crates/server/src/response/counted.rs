@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use tidewire_service::{Body, Error};
 
 use crate::response::error::error_response;
-use crate::socket::activity::{Activity, Slot};
+use crate::socket::activity::{Activity, Piece, Slot};
 
 /// A body that can be counted.
 pub(crate) trait CountableBody:
@@ -65,7 +65,7 @@ impl<B: CountableBody> CountedBody<B> {
     }
 
     /// The next piece of what is there.
-    fn piece(&mut self) -> Result<Frame<Bytes>, Error> {
+    fn piece(&mut self) -> Result<Frame<Piece>, Error> {
         let data = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
         if self.is_counted {
             self.slot.hold(data.len() + self.rest.len() + self.body.waiting_bytes())?;
@@ -75,24 +75,23 @@ impl<B: CountableBody> CountedBody<B> {
 }
 
 impl<B: CountableBody> http_body::Body for CountedBody<B> {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, Error>>> {
         let this = &mut *self;
         if this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if data.is_empty() => {
-                        return Poll::Ready(Some(Ok(Frame::data(data))));
-                    }
-                    Ok(data) => this.rest = data,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    Ok(data) if !data.is_empty() => this.rest = data,
+                    Ok(data) => return Poll::Ready(Some(Ok(Frame::data(Piece::uncounted(data))))),
+                    Err(other) => return Poll::Ready(Some(Ok(other.map_data(Piece::uncounted)))),
                 },
-                end => return Poll::Ready(end),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
             }
         }
         Poll::Ready(Some(this.piece()))

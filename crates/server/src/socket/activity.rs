@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tidewire_service::{Error, Outcome, Result};
@@ -81,9 +81,11 @@ enum UnreadRequest {
 }
 
 /// Bytes of a reply that are the peer's to take; the library that holds them lets go of them then.
+#[derive(Debug)]
 pub(crate) struct Piece {
     data: Bytes,
-    slot: Arc<Slot>,
+    /// None where nobody counts it.
+    slot: Option<Arc<Slot>>,
 }
 
 impl UnreadBytes {
@@ -262,9 +264,9 @@ impl Slot {
     }
 
     /// These bytes are the peer's to take.
-    pub(crate) fn hand_over(self: &Arc<Self>, data: Bytes) -> Bytes {
+    pub(crate) fn hand_over(self: &Arc<Self>, data: Bytes) -> Piece {
         self.handed.fetch_add(1, Ordering::AcqRel);
-        Bytes::from_owner(Piece { data, slot: Arc::clone(self) })
+        Piece { data, slot: Some(Arc::clone(self)) }
     }
 
     /// Nobody looks after its pieces any more but the connection.
@@ -292,15 +294,43 @@ impl Drop for Slot {
     }
 }
 
+impl Piece {
+    /// Bytes that nobody counts.
+    pub(crate) const fn uncounted(data: Bytes) -> Self {
+        Self { data, slot: None }
+    }
+
+    /// The same as bytes, which costs an allocation.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.data.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.data
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.data.advance(count);
+    }
+}
+
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.slot.taken.fetch_add(1, Ordering::AcqRel);
+        if let Some(slot) = &self.slot {
+            slot.taken.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -355,7 +385,7 @@ mod tests {
         let slot = Slot::begin(&activity);
         assert_eq!(slot.awaits(), None);
         let [one, two] = ["one", "two"].map(|data| slot.hand_over(Bytes::from(data)));
-        assert_eq!((&one[..], slot.awaits()), (&b"one"[..], Some(0)));
+        assert_eq!((one.chunk(), slot.awaits()), (&b"one"[..], Some(0)));
         assert!(!activity.turn_over() && !activity.turn_over(), "its stream looks after it");
         slot.leave();
         drop((one, slot));
