@@ -25,6 +25,8 @@ pub struct Messages {
     allowed: u32,
     /// Bytes of the largest that it takes, if there is less room than it has.
     size_max: Option<usize>,
+    /// How many bytes were given away last: room for as many is made at once.
+    usual: usize,
 }
 
 /// What stands before each message.
@@ -36,8 +38,12 @@ enum Prefix {
 }
 
 impl Messages {
-    /// All messages together, with their lengths, are no larger than this.
+    /// All messages together, with their lengths, are no larger than this. Of messages in
+    /// envelopes only each is; together they are no larger than three times this, and a bit.
     pub const BYTES_MAX: usize = 16 << 10;
+
+    /// In envelopes it takes messages until there are this many bytes.
+    const ENVELOPES_MIN: usize = 2 * Self::BYTES_MAX;
 
     /// Sets how many more messages it takes.
     #[inline]
@@ -59,7 +65,10 @@ impl Messages {
 
     #[inline]
     fn has_room(&self, size: usize) -> bool {
-        self.bytes.len() + size + self.prefix.bytes_max() <= Self::BYTES_MAX
+        match self.prefix {
+            Prefix::Length => self.bytes.len() + size + LENGTH_MAX <= Self::BYTES_MAX,
+            Prefix::Envelope => size <= Self::BYTES_MAX && self.bytes.len() < Self::ENVELOPES_MIN,
+        }
     }
 
     /// Adds a message, however many it was allowed; unless it has no room.
@@ -75,6 +84,9 @@ impl Messages {
     /// Adds a message of `size` bytes that [is taken](Self::takes), which `write` appends.
     #[inline]
     pub(crate) fn add_with(&mut self, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(self.usual);
+        }
         let unwritten = PartialWrite { before: self.bytes.len(), bytes: &mut self.bytes };
         let bytes = &mut *unwritten.bytes;
         match self.prefix {
@@ -129,6 +141,7 @@ impl Messages {
     /// Gives all messages with their lengths away, for an empty buffer or behind what is in it.
     pub fn move_to(&mut self, buffer: &mut Vec<u8>) {
         if buffer.is_empty() {
+            self.usual = self.bytes.len();
             std::mem::swap(buffer, &mut self.bytes);
         } else {
             buffer.append(&mut self.bytes);
@@ -154,16 +167,8 @@ impl Drop for PartialWrite<'_> {
     }
 }
 
-impl Prefix {
-    /// The most bytes that it has before a message that is at most [`Messages::BYTES_MAX`] long.
-    #[inline]
-    const fn bytes_max(self) -> usize {
-        match self {
-            Self::Length => 2,
-            Self::Envelope => 5,
-        }
-    }
-}
+/// The most bytes of a length before a message that is at most [`Messages::BYTES_MAX`] long.
+const LENGTH_MAX: usize = 2;
 
 /// The frames of a body: a stream of them, for those who take several messages at a time too.
 pub trait Frames: Stream<Item = Result<Frame, Error>> + Send {
@@ -262,6 +267,20 @@ mod tests {
         assert_eq!(buffer[13..18], [0, 0, 0, 1, 44]);
         messages.allow(1);
         assert!(messages.takes(300), "as before");
+    }
+
+    #[test]
+    fn messages_in_envelopes_fill_two_frames_and_the_next_have_the_same_room_at_once() {
+        let (mut messages, mut buffer) = (Messages::in_envelopes(Messages::BYTES_MAX), Vec::new());
+        messages.allow(u32::MAX);
+        assert!(!messages.takes(Messages::BYTES_MAX + 1));
+        while messages.takes(10_000) {
+            assert!(messages.add(&[7; 10_000]));
+        }
+        assert_eq!(messages.encoded_bytes(), 4 * 10_005);
+        messages.move_to(&mut buffer);
+        assert!(messages.takes(0) && messages.add(b"") && messages.encoded_bytes() == 5);
+        assert_eq!((buffer.len(), messages.bytes.capacity()), (40_020, 40_020));
     }
 
     #[test]

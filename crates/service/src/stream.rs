@@ -9,7 +9,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 
 use crate::{Error, Headers, Result, ThinHeaders};
 
@@ -43,7 +43,7 @@ impl<T: 'static> Stream<T> {
     /// Wraps any stream of results: whatever implements `Stream` of the crate `futures-core`. The
     /// other constructors need no such crate.
     pub fn new(messages: impl futures_core::Stream<Item = Result<T>> + Send + 'static) -> Self {
-        Self::from_parts(messages.map_ok(Part::Message))
+        Self::from_parts(StreamExt::map(messages, |message| message.map(Part::Message)))
     }
 
     pub(crate) fn from_parts(
@@ -65,7 +65,8 @@ impl<T: 'static> Stream<T> {
         I::IntoIter: Send + 'static,
         T: Send,
     {
-        Self::new(futures_util::stream::iter(values.into_iter().map(Ok)))
+        let parts = values.into_iter().map(|value| Ok(Part::Message(value)));
+        Self::from_parts(futures_util::stream::iter(parts))
     }
 
     /// A stream of results that are there already.
@@ -75,7 +76,8 @@ impl<T: 'static> Stream<T> {
         I::IntoIter: Send + 'static,
         T: Send,
     {
-        Self::new(futures_util::stream::iter(results))
+        let parts = results.into_iter().map(|result| result.map(Part::Message));
+        Self::from_parts(futures_util::stream::iter(parts))
     }
 
     /// A stream of what `f` makes of each message or error of this one. Trailers stay.

@@ -174,7 +174,7 @@ impl Replies {
     }
 }
 
-/// What is gathered before it leaves.
-const BATCH_BYTES: usize = 16 << 10;
+/// What is gathered before it leaves: two frames of HTTP/2.
+const BATCH_BYTES: usize = 32 << 10;
 /// The head of an envelope, which goes with the batch.
 const HEAD_MAX: usize = tidewire_wire::ENVELOPE_HEAD;
