@@ -52,6 +52,9 @@ pub(crate) fn is_safe(verb: &Method) -> bool {
 /// # Errors
 /// 403 for a page of another origin.
 pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
+    if !is_safe(&parts.method) && !tells_of_a_page(&parts.headers) {
+        return Ok(());
+    }
     if AHEAD_OF_TIME.iter().any(|name| parts.headers.contains_key(name)) {
         let why = "a browser sends this ahead of time (prefetch), which runs no command";
         return Err(Error::permission_denied(why));
@@ -77,6 +80,14 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
             && !origin.is_some_and(|origin| withholds_cookies(policy, origin, &parts.headers))
     });
     if is_own || is_named { Ok(()) } else { Err(foreign(origin)) }
+}
+
+/// Whether a browser may have sent it for a page. Programs send none of these headers, and one look
+/// at every name costs less than looking each of them up.
+fn tells_of_a_page(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| {
+        matches!(name.as_str(), "origin" | "sec-fetch-site" | "sec-purpose" | "purpose" | "x-moz")
+    })
 }
 
 /// A request that says nothing of its page but, perhaps, in `Referer`.
