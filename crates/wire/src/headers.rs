@@ -20,6 +20,9 @@ pub(crate) fn passed_on(headers: HeaderMap) -> HeaderMap {
 
 /// The headers or trailers of a response that are the service's own.
 pub(crate) fn own(headers: HeaderMap) -> HeaderMap {
+    if headers.is_empty() {
+        return headers;
+    }
     headers_without(headers.into(), is_response_protocol).into()
 }
 

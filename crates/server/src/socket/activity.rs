@@ -254,10 +254,10 @@ impl Slot {
     /// As of [`Activity::wait`]; then as many wait as before.
     pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
         let before = self.held.load(Ordering::Acquire);
-        if bytes > before {
-            self.activity.wait(bytes - before)?;
-        } else {
-            self.activity.let_go(before - bytes);
+        match bytes.cmp(&before) {
+            std::cmp::Ordering::Equal => return Ok(()),
+            std::cmp::Ordering::Greater => self.activity.wait(bytes - before)?,
+            std::cmp::Ordering::Less => self.activity.let_go(before - bytes),
         }
         self.held.store(bytes, Ordering::Release);
         Ok(())
