@@ -21,6 +21,7 @@ pub struct Config {
     name: String,
     runtime_path: String,
     extern_paths: Vec<(String, String)>,
+    shared_bytes: bool,
 }
 
 impl Default for Config {
@@ -32,6 +33,7 @@ impl Default for Config {
             name: "tidewire".to_owned(),
             runtime_path: "::tidewire::generated".to_owned(),
             extern_paths: Vec::new(),
+            shared_bytes: false,
         }
     }
 }
@@ -108,6 +110,15 @@ impl Config {
         self
     }
 
+    /// Makes every field of type `bytes` a `bytes::Bytes` in place of a `Vec<u8>`: clones of a
+    /// message share it, so that a server that sends the same bytes often does not copy them. The
+    /// code of a `required` field of proto2 with a default does not compile then.
+    #[must_use]
+    pub fn shared_bytes(mut self) -> Self {
+        self.shared_bytes = true;
+        self
+    }
+
     /// Compiles, generates and writes.
     ///
     /// # Errors
@@ -134,7 +145,7 @@ impl Config {
         let wanted = select::files(descriptors, &corpus, &self.extern_paths);
         refuse::names(descriptors, &corpus, &wanted)?;
         bindings::check(descriptors, &corpus, &wanted)?;
-        let config = messages::config(&self.extern_paths);
+        let config = messages::config(&self.extern_paths, self.shared_bytes);
         let mut packages = messages::generate(&corpus, &wanted, &config)?;
         service::append(&corpus, &wanted, &config, &mut packages)?;
         for package in &mut packages {

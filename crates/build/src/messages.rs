@@ -5,7 +5,9 @@
 
 use buffa::DecodeOptions;
 use buffa_codegen::generated::descriptor::{FileDescriptorProto, FileDescriptorSet};
-use buffa_codegen::{CodeGenConfig, GeneratedFile, MapRepr, TOOLING_ELEMENT_MEMORY_LIMIT};
+use buffa_codegen::{
+    BytesRepr, CodeGenConfig, GeneratedFile, MapRepr, TOOLING_ELEMENT_MEMORY_LIMIT,
+};
 use tidewire_proto::Descriptors;
 
 use crate::{Error, comments};
@@ -41,7 +43,7 @@ impl Corpus {
 }
 
 /// How the generator is set.
-pub(crate) fn config(extern_paths: &[(String, String)]) -> CodeGenConfig {
+pub(crate) fn config(extern_paths: &[(String, String)], shared_bytes: bool) -> CodeGenConfig {
     let mut config = CodeGenConfig::default();
     config.generate_views = false;
     config.generate_json = true;
@@ -49,6 +51,9 @@ pub(crate) fn config(extern_paths: &[(String, String)]) -> CodeGenConfig {
     // Ordered, so that the same content is the same bytes.
     config.map_fields = vec![(".".to_owned(), MapRepr::BTreeMap)];
     config.extern_paths = extern_paths.to_vec();
+    if shared_bytes {
+        config.bytes_fields = vec![(".".to_owned(), BytesRepr::Bytes)];
+    }
     config
 }
 

@@ -192,6 +192,24 @@ fn only_files_whose_types_are_used_are_generated() {
 }
 
 #[test]
+fn bytes_are_shared_where_that_is_asked_for() {
+    let text =
+        "syntax = \"proto3\"; package s; message A { bytes b = 1; map<string, bytes> c = 2; }";
+    let folder = write(&[("p/a.proto", text)]);
+    let out = folder.path().join("out");
+    let config = Config::new().folder(folder.path().join("p")).out_dir(&out);
+    let code = || fs::read_to_string(out.join("tidewire/s.rs")).unwrap();
+    config.compile().unwrap();
+    assert!(
+        code().contains("pub b: ::tidewire::generated::buffa::alloc::vec::Vec<u8>"),
+        "{}",
+        code()
+    );
+    config.shared_bytes().compile().unwrap();
+    assert!(code().contains("pub b: ::tidewire::generated::buffa::bytes::Bytes"), "{}", code());
+}
+
+#[test]
 fn an_edition_is_generated_from_a_descriptor_set() {
     let folder = write(&[(
         "p/a.proto",
