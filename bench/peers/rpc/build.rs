@@ -20,6 +20,6 @@ fn main() -> anyhow::Result<()> {
         .descriptor_set(&set)
         .include_file("_connectrpc.rs")
         .compile()?;
-    tidewire_build::compile("proto")?;
+    tidewire_build::Config::new().folder("proto").shared_bytes().compile()?;
     Ok(())
 }
