@@ -15,7 +15,8 @@ use crate::graph::cycle;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
-use crate::memory::depth::{self, Level};
+use crate::graph::{Shared, budget};
+use crate::memory::depth::{self, Deferred, Level};
 use crate::memory::epoch;
 use crate::memory::line::{self, pin};
 use crate::memory::wake;
@@ -396,12 +397,30 @@ fn end<K: Key, V: Send + Sync + 'static>(
     if let Some(frame) = frame.filter(|frame| frame.asker.get() == asker) {
         frame.is_answered();
     }
-    if frame.is_none() && depth::is_outside() {
+    match frame {
         // Inside of a computation, what it has read so far would be the first to go.
-        crate::graph::budget::relieve(memo.shared());
+        None if depth::is_outside() => budget::relieve(memo.shared()),
+        Some(frame) if !std::ptr::eq(frame.graph, memo.shared()) => relieve_later(memo.shared()),
+        _ => {}
     }
     epoch::collect_if_due();
     deliver(outcome, standing, memo, frame)
+}
+
+/// Looks after the budget of a graph that another one's functions ask, when the outermost of them is over.
+#[cold]
+fn relieve_later(shared: &'static Shared) {
+    if depth::will_drain() {
+        depth::defer(Box::new(OverBudget(shared)));
+    }
+}
+
+struct OverBudget(&'static Shared);
+
+impl Deferred for OverBudget {
+    fn drive(self: Box<Self>) {
+        budget::relieve(self.0);
+    }
 }
 
 /// A run of its own for a caller who has begun to write since he asked: what he waits for may be held until

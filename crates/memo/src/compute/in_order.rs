@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use crate::compute::capture::{self, Frame};
 use crate::graph::order::Hold;
-use crate::graph::{Graph, Shared};
-use crate::memory::sync;
+use crate::graph::{Graph, Shared, budget};
+use crate::memory::{depth, sync};
 
 /// What a run reads whose result is not memoized, so that it can be held as a value is: until every write
 /// that has begun by its end, of a key that it read, is announced. Nobody who asks later is then given an
@@ -100,6 +100,15 @@ impl OrderedReads {
             self.shared.core.lock().writes_of(frame.records(), frame.asker.get())
         });
         Hold(writes)
+    }
+}
+
+impl Drop for OrderedReads {
+    /// The budget is looked after, which whoever computes does otherwise.
+    fn drop(&mut self) {
+        if self.frame.is_some() && depth::is_outside() {
+            budget::relieve(self.shared);
+        }
     }
 }
 

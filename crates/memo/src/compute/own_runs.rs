@@ -116,11 +116,17 @@ impl Drop for Entered {
 
 /// The runs inside of which this thread polls.
 pub(crate) fn running() -> Running {
-    RUNNING.with(|running| running.borrow().clone())
+    RUNNING.try_with(|running| running.borrow().clone()).unwrap_or_default()
+}
+
+/// A thread that is ending may have none any more, as it has no queue for what is deep; see
+/// [`crate::memory::depth`].
+fn swap(running: &mut Running) {
+    _ = RUNNING.try_with(|mine| std::mem::swap(&mut *mine.borrow_mut(), running));
 }
 
 fn replace(running: Running) -> Running {
-    RUNNING.with(|mine| mine.replace(running))
+    RUNNING.try_with(|mine| mine.replace(running)).unwrap_or_default()
 }
 
 /// Lets this thread poll what runs inside of others, until it is dropped.
@@ -128,14 +134,14 @@ pub(crate) struct Inside<'a>(&'a mut Running);
 
 impl<'a> Inside<'a> {
     pub(crate) fn new(running: &'a mut Running) -> Self {
-        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), running));
+        swap(running);
         Self(running)
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        RUNNING.with(|mine| std::mem::swap(&mut *mine.borrow_mut(), self.0));
+        swap(self.0);
     }
 }
 

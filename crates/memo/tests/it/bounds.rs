@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
+use tidewire_memo::{EventKind, Graph, Memo, OrderedReads, Recording, Source};
 
 use crate::support::{Gate, logged, now, poll, work};
 
@@ -729,4 +729,32 @@ fn what_was_spared_for_a_run_goes_when_the_run_is_over_although_nothing_is_kept_
     gate.open();
     now(runs).unwrap_err();
     assert!(graph.stats().bytes <= 20_000, "{}", graph.stats().bytes);
+}
+
+#[test]
+fn what_runs_read_that_are_not_memoized_stays_within_the_budget() {
+    let graph = Graph::new();
+    graph.set_budget(200_000);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    for key in 0..20_000 {
+        now(OrderedReads::new(&graph).follow(async move { rows.read(&key) }));
+    }
+    assert!(graph.stats().bytes <= 200_000, "{} bytes", graph.stats().bytes);
+}
+
+#[test]
+fn what_functions_of_another_graph_ask_for_stays_within_the_budget() {
+    let (graph, other) = (Graph::new(), Graph::new());
+    graph.set_budget(200_000);
+    let near = Memo::infallible_in(&graph, "near", |key: u64| async move { key });
+    let far =
+        Memo::infallible_in(
+            &other,
+            "far",
+            move |key: u64| async move { *near.get(key).await.unwrap() },
+        );
+    for key in 0..20_000 {
+        now(far.get(key)).unwrap();
+    }
+    assert!(graph.stats().bytes <= 200_000, "{} bytes", graph.stats().bytes);
 }

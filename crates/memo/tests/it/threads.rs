@@ -103,3 +103,40 @@ fn a_hundred_thousand_threads_that_come_and_go_leave_nothing_behind_and_share_th
     );
     assert_eq!(stats.nodes, 2_000);
 }
+
+/// Writes, and reads what it writes, when its thread ends.
+struct Last(Source<u64>, Memo<u64, u64>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let write = self.0.write(&1);
+        self.1.evict(&1);
+        let Poll::Ready(Ok(value)) = poll(&mut self.1.get(1)) else { panic!("it waits") };
+        assert_eq!(*value, 1);
+        write.finish();
+        assert!(poll(&mut self.1.get(2)).is_ready());
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_that_ends_may_write_and_read_what_it_writes() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let thread = std::thread::spawn(move || {
+        // Made first, so dropped last.
+        LAST.with(|last| *last.borrow_mut() = Some(Last(rows, memo)));
+        let write = rows.write(&1);
+        now(memo.get(1)).unwrap();
+        write.finish();
+    });
+    thread.join().unwrap();
+    assert!(memo.cached(&2).is_some(), "it was dropped to the end");
+}
