@@ -434,6 +434,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             if self.head.is_finished() {
                 return Next::Over;
             }
+            if core.closed {
+                // It may be made of that.
+                drop(core);
+                return self.fail(Error::closed(&self.inner.owner.name));
+            }
             core.stats.rejected += 1;
             if lenient && self.refused(attempt, &candidate).has(Taint::TOLD) {
                 core.notify_watchers(&self.node().header, &mut deferred);

@@ -1,11 +1,12 @@
 //! Several graphs in one program.
 
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 
-use tidewire_memo::{ErrorKind, Graph, Memo, Source};
+use tidewire_memo::{ErrorKind, Get, Graph, Memo, Source};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with};
 
@@ -160,4 +161,51 @@ fn a_batch_over_two_graphs_is_one_change_of_each_and_tells_how_many_it_marked() 
     assert_eq!(marked, 3 + 1);
     assert!((0..5).all(|key| worlds[0].2.cached(&key).is_none()));
     assert!(worlds[1].2.cached(&4).is_some());
+}
+
+/// Polls a `get` when it is woken.
+#[derive(Default)]
+struct Polls {
+    get: Mutex<Option<Get<u64, u64>>>,
+    answer: Mutex<Option<Result<u64, ErrorKind>>>,
+}
+
+impl Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        let Some(mut get) = self.get.lock().unwrap().take() else { return };
+        if let Poll::Ready(answer) = poll(&mut get) {
+            let answer = answer.map(|value| *value).map_err(|error| error.kind());
+            *self.answer.lock().unwrap() = Some(answer);
+        }
+    }
+}
+
+#[test]
+fn what_is_made_of_a_graph_that_is_being_closed_is_given_to_nobody() {
+    let graph = Graph::new();
+    let low = Memo::infallible_in(&graph, "low", |key: u64| async move {
+        match key {
+            1 => 1,
+            _ => std::future::pending().await,
+        }
+    });
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let up = Memo::infallible_in(&graph, "up", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            low.get(key).await.map_or(77, |value| *value)
+        }
+    });
+    let mut get = up.get(1);
+    assert!(poll(&mut get).is_pending());
+    gate.open();
+    let polls = Arc::new(Polls { get: Mutex::new(Some(get)), ..Polls::default() });
+    let mut never = low.get(2);
+    let waker = Waker::from(polls.clone());
+    assert!(Pin::new(&mut never).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(graph);
+    let answer = polls.answer.lock().unwrap().take();
+    assert_eq!(answer, Some(Err(ErrorKind::Closed)), "`low` was closed by then, `up` was not");
 }
