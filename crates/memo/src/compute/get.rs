@@ -268,7 +268,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             Entry::Join(joined) => joined,
             Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),
         };
-        joined.is_patient = asking.is_patient;
+        joined.asking = asking;
         Self::join(memo, joined, frame, context)
     }
 
@@ -424,13 +424,14 @@ impl Deferred for OverBudget {
 }
 
 /// A run of its own for a caller who has begun to write since he asked: what he waits for may be held until
-/// his write is announced.
+/// his write is announced. What verifies a value is nobody's but the computation's.
 #[inline]
 fn alone<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     joined: &Participant<K, V>,
 ) -> Option<Result<Box<Own<V>>, Error>> {
-    if !memo.shared().has_writes() || !memo.shared().is_writing(capture::asker()) {
+    let is_for_all = joined.asking.parent.is_some();
+    if !memo.shared().has_writes() || is_for_all || !memo.shared().is_writing(capture::asker()) {
         return None;
     }
     let key = {

@@ -22,6 +22,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use crate::compute::attempt::Attempt;
 use crate::compute::board::{Answer, Board, Done, Early};
 use crate::compute::capture::{Asker, Frame};
+use crate::compute::get::Asking;
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
@@ -76,8 +77,7 @@ pub(crate) struct Participant<K: Key, V: Send + Sync + 'static> {
     caller: u32,
     /// The computation that asked last, and is told when it is answered; 0 for none.
     pub(crate) asker: Asker,
-    /// Takes no early answer.
-    pub(crate) is_patient: bool,
+    pub(crate) asking: Asking,
     /// This caller made the work, which counts as being polled until it does so.
     starts: bool,
 }
@@ -108,7 +108,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
         let work = unsafe { Share::of(running.cast()) };
         let caller = work.head.enter(revision, parent);
-        Participant { work, revision, caller, asker: 0, is_patient: false, starts: false }
+        Participant { work, revision, caller, asker: 0, asking: Asking::default(), starts: false }
     }
 
     /// Starts the first computation of a node that was just made. The caller polls it next.
@@ -136,7 +136,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
         work.head.begins_for(core.attempts, parent);
-        Participant { work, revision, caller: 0, asker: 0, is_patient: false, starts: true }
+        Participant { work, revision, caller: 0, asker: 0, asking: Asking::default(), starts: true }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -213,7 +213,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
         let standing = || Err(unkept.clone());
         let answer = || Answer { outcome: outcome.clone(), standing: standing(), early: true };
-        (arrived_early && !self.is_patient).then(answer)
+        (arrived_early && !self.asking.is_patient).then(answer)
     }
 
     /// What came out, after a poll that was the last, when nobody else has a share.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{EventKind, Graph, Memo, Recording, Source, batch};
+use tidewire_memo::{Ambient, EventKind, Graph, Memo, Recording, Source, batch};
 
 use crate::support::{Gate, logged, now, poll};
 
@@ -392,4 +392,42 @@ fn what_is_published_of_the_older_state_while_every_key_is_marked_a_chunk_a_poll
     now(get).unwrap();
     now(finish);
     assert_eq!(*now(memo.get(109)).unwrap(), 2);
+}
+
+#[test]
+fn what_is_verified_for_all_is_computed_once_though_who_asked_first_writes_by_then() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (gate, runs) = (Gate::default(), Arc::new(AtomicU64::new(0)));
+    let (wait, count) = (gate.clone(), runs.clone());
+    let low = Memo::infallible_in(&graph, "low", move |key: u64| {
+        let (wait, run) = (wait.clone(), count.fetch_add(1, SeqCst));
+        async move {
+            rows.read(&key);
+            if run > 0 {
+                crate::support::yield_once().await;
+                wait.pass().await;
+            }
+            key
+        }
+    });
+    let up =
+        Memo::infallible_in(
+            &graph,
+            "up",
+            move |key: u64| async move { *low.get(key).await.unwrap() },
+        );
+    now(up.get(1)).unwrap();
+    low.invalidate(&1);
+    let ask = |caller| Box::pin(Ambient::new(caller).scope(async move { up.get(1).await }));
+    let (mut first, mut second) = (ask(7), ask(8));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    let write = now(Ambient::new(7).scope(async move { rows.write(&9) }));
+    assert!(poll(&mut second).is_pending());
+    assert_eq!(runs.load(SeqCst), 2);
+    gate.open();
+    assert_eq!(*now(second).unwrap(), 1);
+    write.finish();
+    assert_eq!(*now(first).unwrap(), 1);
+    assert_eq!(runs.load(SeqCst), 2);
 }
