@@ -477,7 +477,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>) {
         *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1);
-        self.head.restart(attempt.asker, attempt.start_tick, attempt.start_revision);
+        self.head.restart(attempt.asker, core, attempt.start_revision);
     }
 
     fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {

@@ -46,6 +46,8 @@ impl<V: Send + Sync + 'static> Run<V> {
         };
         let polled = match polled {
             Ok(Poll::Pending) => self.wait(context),
+            // It may be made of that.
+            Ok(Poll::Ready(_)) if self.owner.is_closed() => self.closed(),
             Ok(ready) => ready,
             Err(panic) => Poll::Ready(Err(self.panicked(panic))),
         };

@@ -331,7 +331,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         let work = place.as_ptr();
         // SAFETY: a new place, of which every part is written.
         unsafe {
-            (&raw mut (*work).head).write(WorkHead::new(id, core.tick, revision));
+            (&raw mut (*work).head).write(WorkHead::new(id, core, revision));
             (&raw mut (*work).inner).write(inner);
             (&raw mut (*work).node).write(node);
             (&raw mut (*work).id).write(id);

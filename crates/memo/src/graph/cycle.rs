@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 
-use crate::graph;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::flight::Parent;
@@ -37,12 +36,11 @@ pub(crate) fn find_current(
     wanted: &Header,
     deferred: &mut DeferredDrops,
 ) -> Option<Cycle> {
-    let revision = graph::revision();
     while let Some(cycle) = find(core, asker, wanted) {
         let outrun = cycle.nodes.iter().find_map(|&(owner, node)| {
             // SAFETY: a node of the cycle, alive while the graph lock is held.
             let node = unsafe { &*node };
-            core.flight(node)?.is_outrun(revision).then(|| (owner, core.flight_pointer(node)))
+            core.flight(node)?.is_outrun(core.steps).then(|| (owner, core.flight_pointer(node)))
         });
         let Some((owner, work)) = outrun else { return Some(cycle) };
         // SAFETY: the running work of a node of this owner.

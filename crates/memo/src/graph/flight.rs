@@ -46,6 +46,8 @@ pub(crate) struct WorkHead {
     pub(crate) start_tick: Cell<u64>,
     /// The revision at which it began.
     start_revision: Cell<u64>,
+    /// How many steps ([`Core::steps`]) there were then.
+    start_step: Cell<u64>,
     /// The attempt that runs is to begin anew; see [`crate::graph::cycle`]. Set under the graph lock.
     begins_anew: AtomicU8,
     /// How often one was.
@@ -64,14 +66,15 @@ pub(crate) struct WorkHead {
 impl WorkHead {
     /// With its first caller, whose number is 0; see [`WorkHead::begins_for`].
     #[inline(always)]
-    pub(crate) fn new(node: Id, start_tick: u64, start_revision: u64) -> Self {
+    pub(crate) fn new(node: Id, core: &Core, start_revision: u64) -> Self {
         Self {
             node,
             callers: Cell::new(1),
             next_caller: Cell::new(1),
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
-            start_tick: Cell::new(start_tick),
+            start_tick: Cell::new(core.tick),
+            start_step: Cell::new(core.steps),
             start_revision: Cell::new(start_revision),
             begins_anew: AtomicU8::new(0),
             begun_anew: Cell::new(0),
@@ -123,9 +126,9 @@ impl WorkHead {
         self.late.get() == 0
     }
 
-    /// Whether a change was completed since the attempt that runs began, and it may begin anew.
-    pub(crate) fn is_outrun(&self, revision: u64) -> bool {
-        self.start_revision.get() < revision && self.begun_anew.get() < ANEW_MAX
+    /// Whether something was changed since the attempt that runs began, and it may begin anew.
+    pub(crate) fn is_outrun(&self, steps: u64) -> bool {
+        self.start_step.get() < steps && self.begun_anew.get() < ANEW_MAX
     }
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
@@ -140,11 +143,12 @@ impl WorkHead {
     }
 
     /// A new attempt begins.
-    pub(crate) fn restart(&self, run: u64, start_tick: u64, start_revision: u64) {
+    pub(crate) fn restart(&self, run: u64, core: &Core, start_revision: u64) {
         self.begins_anew.store(0, Release);
         self.run.set(run);
         self.rejected.set(false);
-        self.start_tick.set(start_tick);
+        self.start_tick.set(core.tick);
+        self.start_step.set(core.steps);
         self.start_revision.set(start_revision);
         self.late.set(0);
     }

@@ -209,3 +209,24 @@ fn what_is_made_of_a_graph_that_is_being_closed_is_given_to_nobody() {
     let answer = polls.answer.lock().unwrap().take();
     assert_eq!(answer, Some(Err(ErrorKind::Closed)), "`low` was closed by then, `up` was not");
 }
+
+#[test]
+fn what_who_writes_makes_of_a_graph_that_was_closed_meanwhile_is_given_to_nobody() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let low = Memo::infallible_in(&graph, "low", |key: u64| async move { key });
+    let last = Arc::new(Mutex::new(None));
+    let takes = last.clone();
+    let up = Memo::infallible_in(&graph, "up", move |key: u64| {
+        let last: Option<Graph> = takes.lock().unwrap().take();
+        async move {
+            drop(last);
+            low.get(key).await.map_or(77, |value| *value)
+        }
+    });
+    let write = rows.write(&1);
+    *last.lock().unwrap() = Some(graph);
+    let answer = now(up.get(1)).map(|value| *value).map_err(|error| error.kind());
+    assert_eq!(answer, Err(ErrorKind::Closed));
+    write.finish();
+}

@@ -421,7 +421,7 @@ fn what_is_verified_for_all_is_computed_once_though_who_asked_first_writes_by_th
     low.invalidate(&1);
     let ask = |caller| Box::pin(Ambient::new(caller).scope(async move { up.get(1).await }));
     let (mut first, mut second) = (ask(7), ask(8));
-    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    assert!(poll(&mut first).is_pending());
     let write = now(Ambient::new(7).scope(async move { rows.write(&9) }));
     assert!(poll(&mut second).is_pending());
     assert_eq!(runs.load(SeqCst), 2);
