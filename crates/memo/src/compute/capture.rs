@@ -434,6 +434,7 @@ impl Frame {
     pub(crate) fn announces(graph: &'static Shared) {
         if let Some(frame) = current().filter(|frame| ptr::eq(frame.graph, graph)) {
             frame.add_taint(Taint::ANNOUNCES);
+            graph.core.lock().outruns_itself(frame.parent());
         }
     }
 

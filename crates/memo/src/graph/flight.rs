@@ -236,6 +236,15 @@ impl Core {
         running.map(|(_, parent)| parent.node).collect()
     }
 
+    /// This run changes something, as the next one will: that is no reason to begin it anew.
+    pub(crate) fn outruns_itself(&self, run: Parent) {
+        if self.is_running(run)
+            && let Some(head) = self.node(run.node).and_then(|node| self.flight(node))
+        {
+            head.begun_anew.set(ANEW_MAX);
+        }
+    }
+
     /// Whether this very run of the computation goes on.
     pub(crate) fn is_running(&self, Parent { node, run }: Parent) -> bool {
         match self.node(node).and_then(|node| self.flight(node)) {

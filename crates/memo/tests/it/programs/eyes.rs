@@ -67,7 +67,9 @@ pub(super) fn notify(world: &Arc<World>, node: Node) {
             let is_passing = answer.as_ref().is_err_and(|error| error.version() == 0);
             let is_kept = before
                 && kept(&world, node)
-                && (!is_passing || kept_since(&world, node, &counts))
+                // As in a watch (seed 4200046777).
+                && (!is_passing
+                    || kept_since(&world, node, &counts) && !checks::asks_late(&world.program))
                 && keeps
                 && (!early || checks::keeps_everything(&world))
                 && !checks::rings_others(&world.program);
