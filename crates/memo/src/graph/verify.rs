@@ -101,6 +101,13 @@ impl Verification {
         }
     }
 
+    /// Whether values depend on each other in a circle, as those may that tasks read late: none of them can
+    /// be shown to be unchanged. Who goes round comes by the one at the last power of two again.
+    fn goes_round(&self, dependency: Id) -> bool {
+        let last = (1 << self.below.len().ilog2()) - 1;
+        self.below[last].id == dependency
+    }
+
     /// One chunk under the lock.
     pub(crate) fn proceed(&mut self, core: &mut Core, chunk: usize) -> Progress {
         for _ in 0..chunk {
@@ -135,6 +142,9 @@ impl Verification {
                 Finding::Changed(_) => return Progress::Compute(step.id),
                 Finding::Unsure { at, dependency } => {
                     self.below.push(Step { id: step.id, next: at });
+                    if self.goes_round(dependency) {
+                        return Progress::Done(false);
+                    }
                     self.top = Step { id: dependency, next: 0 };
                 }
                 Finding::Restart => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -529,4 +530,38 @@ fn what_a_task_reads_of_a_run_whose_value_was_computed_anew_is_told_to_whom_had_
     assert!(poll(&mut Box::pin(notify.next())).is_pending());
     tasks.run();
     assert!(poll(&mut Box::pin(notify.next())).is_ready(), "the first value is outdated");
+}
+
+#[test]
+fn values_that_depend_on_each_other_by_a_late_read_are_made_anew_after_a_change() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (below, tasks) = (Arc::<OnceLock<Memo<u64, u64>>>::default(), Tasks::default());
+    let equal = Memo::infallible_in(&graph, "equal", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let (asks, spawns) = (below.clone(), tasks.clone());
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let asks = asks.clone();
+        spawns.spawn(scope(async move {
+            crate::support::yield_once().await;
+            asks.get().unwrap().get(key).await.unwrap();
+        }));
+        spawns.run();
+        async move { *equal.get(key).await.unwrap() }
+    });
+    let memo = Memo::infallible_in(&graph, "below", move |key: u64| async move {
+        *above.get(key).await.unwrap()
+    });
+    below.set(memo).unwrap();
+    now(memo.get(1)).unwrap();
+    // What is verified after the other was made may depend on it.
+    rows.changed(&1);
+    now(memo.get(1)).unwrap();
+    tasks.run();
+    assert!(above.cached(&1).is_some() && memo.cached(&1).is_some());
+    rows.changed(&1);
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
 }
