@@ -16,5 +16,6 @@ pub(crate) mod own_queue;
 pub(crate) mod own_run;
 pub(crate) mod own_runs;
 pub(crate) mod publish;
+pub(crate) mod rejection;
 pub(crate) mod scope;
 pub(crate) mod work;

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
-use crate::compute::board::{Done, Early};
+use crate::compute::board::Done;
 use crate::compute::capture::{Asker, FrameGuard};
 use crate::compute::inner::{Function, Node, RunningFuture};
 use crate::compute::publish::{Candidate, Verdict};
@@ -28,14 +28,13 @@ use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::order::Hold;
-use crate::graph::revision;
 use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::line::pin;
 use crate::memory::wake::quietly;
-use crate::memory::{depth, hazard, line};
+use crate::memory::{hazard, line};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
@@ -46,9 +45,9 @@ pub(crate) struct Attempt<V: 'static> {
     phase: Phase<V>,
     pub(crate) start_revision: u64,
     pub(crate) start_tick: u64,
-    asker: Asker,
+    pub(super) asker: Asker,
     /// Attempts rejected so far.
-    rejections: u32,
+    pub(super) rejections: u32,
     /// Verifications of suspect dependencies of one candidate.
     settled: u32,
     /// The node had a value when the attempt started. Only this work can give it one.
@@ -67,7 +66,7 @@ enum Phase<V: 'static> {
 }
 
 /// What a step came to.
-enum Next {
+pub(super) enum Next {
     /// The outcome is on the board.
     Over,
     /// The phase says for what.
@@ -423,81 +422,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
     }
 
-    /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
-    /// for the others, and there is at most one more round of them, the function runs again.
-    #[cold]
-    fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
-        let lenient = self.serves_early(attempt, &candidate);
-        let mut deferred = DeferredDrops::default();
-        {
-            let mut core = self.shared().core.lock();
-            if self.head.is_finished() {
-                return Next::Over;
-            }
-            if core.closed {
-                // It may be made of that.
-                drop(core);
-                return self.fail(Error::closed(&self.inner.owner.name));
-            }
-            core.stats.rejected += 1;
-            if lenient && self.refused(attempt, &candidate).has(Taint::TOLD) {
-                core.notify_watchers(&self.node().header, &mut deferred);
-            }
-            core.note(EventKind::Rejected, &self.node().header);
-            let all_early = self.head.all_are_early();
-            if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
-                core.stats.unpublished += 1;
-                let unkept = self.unkept(self.refused(attempt, &candidate));
-                self.conclude(&mut core, candidate.outcome, Err(unkept));
-                return Next::Over;
-            }
-        }
-        self.serve_early(attempt, &candidate);
-        let mut core = self.shared().core.lock();
-        if self.head.is_finished() {
-            return Next::Over;
-        }
-        self.start_anew(&mut core, attempt);
-        Next::Again
-    }
-
-    /// Drops what runs, which waits for itself, and has been overtaken by a change.
-    #[cold]
-    fn begin_anew(&self, attempt: &mut Attempt<V>) {
-        let abandoned = attempt.abandon();
-        depth::drop_nested(|| quietly(|| drop(abandoned)));
-        let mut core = self.shared().core.lock();
-        if self.head.is_finished() {
-            return;
-        }
-        core.stats.rejected += 1;
-        core.note(EventKind::Rejected, &self.node().header);
-        self.start_anew(&mut core, attempt);
-    }
-
-    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>) {
-        *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1);
-        self.head.restart(attempt.asker, core, attempt.start_revision);
-    }
-
-    fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {
-        let is_strict = self.inner.options.is_strict() && attempt.rejections < STRICT_LIMIT;
-        !(is_strict && candidate.is_mixed())
-    }
-
-    /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
-    fn refused(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
-        let refused = candidate.refused();
-        match () {
-            () if attempt.rejections >= STRICT_LIMIT => {
-                let exhausted = Taint::UNTRACKED.or(Taint::DEFERRED).or(Taint::EXHAUSTED);
-                refused.without(Taint::OUTDATED).or(exhausted)
-            }
-            () if candidate.is_hopeless() => refused.or(Taint::UNTRACKED),
-            () => refused,
-        }
-    }
-
     /// What an answer that is not kept brings along. The caller drives the attempt.
     pub(crate) fn unkept(&self, taint: Taint) -> Box<Unkept> {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
@@ -505,20 +429,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let is_known = taint.has(Taint::OUTDATED.or(Taint::EXHAUSTED));
         let reads = || UnkeptReads::of(frame.records(), frame.unkept());
         Unkept::new(taint, if is_known { None } else { reads() })
-    }
-
-    fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !self.serves_early(attempt, candidate) {
-            return;
-        }
-        let early = Early {
-            start: attempt.start_revision,
-            outcome: candidate.outcome.clone(),
-            unkept: self.unkept(self.refused(attempt, candidate)),
-        };
-        let old = self.board.lock().early.replace(early);
-        drop(old);
-        self.wake_all();
     }
 
     #[cold]
@@ -530,7 +440,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Everyone who waits gets the error; nothing is memoized.
     #[cold]
-    fn fail(&self, error: Error) -> Next {
+    pub(super) fn fail(&self, error: Error) -> Next {
         let outcome = Outcome::new(Err(error));
         let mut core = self.shared().core.lock();
         if !self.head.is_finished() {
@@ -609,5 +519,3 @@ impl<K, V> Drop for NamedFunction<K, V> {
 
 /// Suspect dependencies verified for one candidate before it is given up.
 const SETTLE_LIMIT: u32 = 16;
-/// Rejected attempts after which a strict memo serves early values after all.
-const STRICT_LIMIT: u32 = 16;

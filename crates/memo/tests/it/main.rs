@@ -5,6 +5,7 @@
 mod announcing;
 mod bounds;
 mod compute;
+mod cycles;
 mod exactness;
 mod freshness;
 mod giving_up;

@@ -1,0 +1,414 @@
+//! Functions that ask for themselves, and those that only seem to.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
+
+use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source};
+
+use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
+
+#[test]
+fn a_function_that_calls_itself_gets_an_error_that_names_the_cycle() {
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let this = cell.clone();
+    let memo = Memo::new_in(&graph, "ring", move |key: u64| {
+        let this = this.clone();
+        async move { Ok::<_, Error>(*this.get().unwrap().get((key + 1) % 3).await? + 1) }
+    });
+    cell.set(memo).unwrap();
+    let error = now(memo.get(0)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    let cause = error.downcast_ref::<Error>().unwrap();
+    assert!(
+        error.to_string().contains("cycle: ring(0) -> ring(1) -> ring(2) -> ring(0)"),
+        "{error}"
+    );
+    assert_eq!(graph.stats().cycles, 1);
+    assert_eq!(graph.stats().nodes, 0, "a cycle is never memoized");
+    let _ = cause;
+}
+
+#[test]
+fn a_cycle_that_spans_tasks_is_an_error_and_never_a_hang() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let this = cell.clone();
+    let memo = Memo::new_in(&graph, "ring", move |key: u64| {
+        let this = this.clone();
+        async move {
+            yield_once().await;
+            let (a, b) = futures::join!(
+                this.get().unwrap().get((key + 1) % 3),
+                this.get().unwrap().get((key + 1) % 3)
+            );
+            Ok::<_, Error>(*a? + *b?)
+        }
+    });
+    cell.set(memo).unwrap();
+    let answers = runtime.block_on(async {
+        let tasks: Vec<_> = (0..3).map(|key| tokio::spawn(memo.get(key))).collect();
+        futures::future::join_all(tasks).await
+    });
+    for answer in answers {
+        let error = answer.unwrap().unwrap_err();
+        assert!(error.to_string().contains("cycle: "), "{error}");
+    }
+    assert!(graph.stats().cycles >= 1);
+}
+
+#[test]
+fn what_is_made_of_a_cycle_is_not_kept_although_the_error_was_swallowed() {
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+        let asked = asked.clone();
+        async move { asked.get().unwrap().get(key).await.map_or(100, |value| *value) }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        below.get(key).await.map_or(7, |value| *value + 1)
+    });
+    cell.set(above).unwrap();
+    assert_eq!(*now(above.get(1)).unwrap(), 101);
+    assert!(below.cached(&1).is_none(), "asked alone it answers something else");
+    assert_eq!(*now(below.get(1)).unwrap(), 7);
+}
+
+#[test]
+fn what_a_computation_no_longer_waits_for_may_wait_for_it() {
+    let graph = Graph::new();
+    let (first, second) = (Gate::default(), Gate::default());
+    let (wait_first, wait_second) = (first.clone(), second.clone());
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let child = Memo::infallible_in(&graph, "child", move |key: u64| {
+        let (wait, asked) = (wait_first.clone(), asked.clone());
+        async move {
+            wait.pass().await;
+            *asked.get().unwrap().get(key).await.unwrap() + 1
+        }
+    });
+    let parent = Memo::infallible_in(&graph, "parent", move |key: u64| {
+        let wait = wait_second.clone();
+        async move {
+            let mut call = child.get(key);
+            assert!(poll(&mut call).is_pending());
+            drop(call);
+            wait.pass().await;
+            key
+        }
+    });
+    cell.set(parent).unwrap();
+    // Somebody changes something else all the time.
+    let elsewhere = Source::<u64>::new_in(&Graph::new(), "elsewhere");
+    let (mut outer, mut inner) = (child.get(1), parent.get(1));
+    assert!(poll(&mut outer).is_pending());
+    elsewhere.changed(&1);
+    assert!(poll(&mut inner).is_pending());
+    elsewhere.changed(&1);
+    first.open();
+    assert!(poll(&mut outer).is_pending(), "the child asks for the parent now");
+    second.open();
+    assert_eq!((*now(inner).unwrap(), *now(outer).unwrap()), (1, 2));
+    assert_eq!(graph.stats().cycles, 0);
+}
+
+#[test]
+fn a_cycle_is_found_through_whichever_of_its_callers_a_computation_waits_for() {
+    for asked in 0..3 {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let callers: Arc<OnceLock<Vec<Memo<u64, String>>>> = Arc::default();
+        let (known, wait) = (callers.clone(), gate.clone());
+        let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+            let (known, wait) = (known.clone(), wait.clone());
+            async move {
+                wait.pass().await;
+                let answer = known.get().unwrap()[asked].get(key).await;
+                answer.map_or_else(|error| error.to_string(), |_| "no cycle".to_owned())
+            }
+        });
+        let caller = |name: &str| {
+            Memo::infallible_in(&graph, name, move |key: u64| async move {
+                below.get(key).await.map_or_else(|error| error.to_string(), |text| (*text).clone())
+            })
+        };
+        let all: Vec<_> = ["first", "second", "third"].map(caller).into();
+        callers.set(all.clone()).unwrap();
+        let mut gets: Vec<_> = all.iter().map(|caller| caller.get(1)).collect();
+        assert!(gets.iter_mut().all(|get| poll(get).is_pending()));
+        gate.open();
+        let Poll::Ready(text) = poll(&mut gets[0]) else { panic!("it waits for itself") };
+        let text = text.unwrap();
+        assert!(text.starts_with("cycle: ") && text.contains(all[asked].name()), "{}", *text);
+    }
+}
+
+/// What is asked for `a` before a change that turns an edge round, and for `b` after it.
+#[test]
+fn a_change_that_turns_an_edge_round_is_no_cycle_while_a_run_of_before_waits() {
+    for case in 0..8 {
+        let [late_polls_first, a_is_strict, b_is_strict] = [1, 2, 4].map(|bit| case & bit != 0);
+        let graph = Graph::new();
+        let edges = Source::<u64>::new_in(&graph, "edges");
+        let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+        let other: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+        let (is_turned, below) = (turned.clone(), other.clone());
+        let a = Memo::new_in(&graph, "a", move |key: u64| {
+            let (is_turned, below) = (is_turned.clone(), below.clone());
+            async move {
+                edges.read(&key);
+                if is_turned.load(SeqCst) {
+                    return Ok("a".to_owned());
+                }
+                below.get().unwrap().get(key).await.map(|below| format!("a of {}", *below))
+            }
+        });
+        let a = if a_is_strict { a.strict() } else { a };
+        let (is_turned, wait) = (turned.clone(), gate.clone());
+        let b = Memo::new_in(&graph, "b", move |key: u64| {
+            let (is_turned, wait) = (is_turned.clone(), wait.clone());
+            async move {
+                edges.read(&key);
+                if is_turned.load(SeqCst) {
+                    return a.get(key).await.map(|below| format!("b of {}", *below));
+                }
+                wait.pass().await;
+                Ok("b".to_owned())
+            }
+        });
+        let b = if b_is_strict { b.strict() } else { b };
+        other.set(b).unwrap();
+        let mut calls = [(a.get(1), Wakes::new(), None), (b.get(1), Wakes::new(), None)];
+        assert!(poll_with(&mut calls[0].0, &calls[0].1).is_pending());
+        turned.store(true, SeqCst);
+        edges.changed(&1);
+        assert!(poll_with(&mut calls[1].0, &calls[1].1).is_pending());
+        let mut polled = calls.each_ref().map(|(_, wakes, _)| wakes.count());
+        gate.open();
+        let order = if late_polls_first { [1, 0] } else { [0, 1] };
+        for at in order.repeat(5) {
+            let (call, wakes, answer) = &mut calls[at];
+            // As a runtime does.
+            if answer.is_none() && wakes.count() > polled[at] {
+                polled[at] = wakes.count();
+                if let Poll::Ready(value) = poll_with(call, wakes) {
+                    *answer = Some(value.unwrap());
+                }
+            }
+        }
+        let answers = calls.map(|(_, _, answer)| answer.map(|value| (*value).clone()));
+        let [Some(before), Some(after)] = answers else { panic!("{case}: {answers:?}") };
+        assert!(["a", "a of b"].contains(&before.as_str()), "{before}");
+        assert_eq!(after, "b of a");
+        assert_eq!(graph.stats().cycles, 0);
+        assert!(b.cached(&1).is_some(), "it is kept");
+    }
+}
+
+#[test]
+fn a_watch_inside_of_what_it_waits_for_is_a_cycle_although_it_had_an_early_answer() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gates) = (Arc::new(AtomicBool::new(false)), [Gate::default(), Gate::default()]);
+    let above: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+    let (is_turned, asks, waits) = (turned.clone(), above.clone(), gates.clone());
+    let runs = AtomicU64::new(0);
+    let below = Memo::new_in(&graph, "below", move |key: u64| {
+        let (is_turned, asks) = (is_turned.load(SeqCst), asks.clone());
+        let wait = waits[runs.fetch_add(1, SeqCst).min(1) as usize].clone();
+        async move {
+            edges.read(&key);
+            if is_turned {
+                return asks.get().unwrap().get(key).await.map(|above| (*above).clone());
+            }
+            wait.pass().await;
+            Ok("below".to_owned())
+        }
+    });
+    let mut watch = below.watch(1);
+    let mut next = Box::pin(watch.next());
+    assert!(poll(&mut next).is_pending());
+    edges.changed(&1);
+    gates[0].open();
+    let Poll::Ready(Some(Ok(early))) = poll(&mut next) else { panic!("it waits") };
+    assert_eq!(early.version(), 0);
+    drop(next);
+    let watch = Arc::new(futures::lock::Mutex::new(watch));
+    above
+        .set(Memo::new_in(&graph, "above", move |_: u64| {
+            let watch = watch.clone();
+            async move { watch.lock().await.next().await.expect("open").map(|value| (*value).clone()) }
+        }))
+        .unwrap();
+    let mut before = above.get().unwrap().get(1);
+    // A watch lets others run before it asks for what is not kept.
+    (0..2).for_each(|_| assert!(poll(&mut before).is_pending()));
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    let mut after = below.get(1);
+    assert!(poll(&mut after).is_pending());
+    gates[1].open();
+    let Poll::Ready(Err(error)) = poll(&mut after) else { panic!("it waits, or has an answer") };
+    assert!(error.to_string().contains("cycle: "), "{error}");
+}
+
+#[test]
+fn a_question_that_moves_to_what_it_waits_for_is_no_cycle_once_it_has_an_early_answer() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+    let heir: Arc<OnceLock<Memo<u64, String>>> = Arc::default();
+    let (is_turned, asks, wait) = (turned.clone(), heir.clone(), gate.clone());
+    let below = Memo::new_in(&graph, "below", move |key: u64| {
+        let (is_turned, asks, wait) = (is_turned.load(SeqCst), asks.clone(), wait.clone());
+        async move {
+            edges.read(&key);
+            if is_turned {
+                return asks.get().unwrap().get(key).await.map(|heir| format!("of {}", *heir));
+            }
+            wait.pass().await;
+            Ok("below".to_owned())
+        }
+    });
+    let mut moves = below.get(1);
+    assert!(poll(&mut moves).is_pending());
+    let moved = Arc::new(Mutex::new(Some(moves)));
+    heir.set(Memo::new_in(&graph, "heir", move |_: u64| {
+        let moved = moved.lock().unwrap().take();
+        async move { moved.expect("runs once").await.map(|below| format!("heir of {}", *below)) }
+    }))
+    .unwrap();
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    let mut after = below.get(1);
+    assert!(poll(&mut after).is_pending());
+    gate.open();
+    assert_eq!(*now(after).unwrap(), "of heir of below");
+    assert_eq!(graph.stats().cycles, 0);
+}
+
+/// `a` reads `b` while the number is even, and `b` reads `a` while it is odd.
+#[test]
+fn an_edge_that_is_turned_round_twice_is_no_cycle_while_the_runs_of_before_wait() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (number, gate) = (Arc::new(AtomicU64::new(0)), Gate::default());
+    let both: Arc<OnceLock<[Memo<u64, u64>; 2]>> = Arc::default();
+    let make = |name: &str, parity: u64| {
+        let (number, gate, both) = (number.clone(), gate.clone(), both.clone());
+        Memo::new_in(&graph, name, move |key: u64| {
+            let (number, gate, both) = (number.clone(), gate.clone(), both.clone());
+            async move {
+                edges.read(&key);
+                let mut sum = number.load(SeqCst);
+                if sum % 2 == parity {
+                    sum += *both.get().unwrap()[1 - parity as usize].get(key).await?;
+                }
+                if parity == 0 {
+                    gate.pass().await;
+                }
+                Ok::<_, Error>(sum)
+            }
+        })
+    };
+    let [a, b] = [make("a", 0), make("b", 1)];
+    both.set([a, b]).unwrap();
+    let mut first = a.get(1);
+    assert!(poll(&mut first).is_pending(), "it has read b, and waits at the gate");
+    number.store(1, SeqCst);
+    edges.changed(&1);
+    let mut second = b.get(1);
+    assert!(poll(&mut second).is_pending(), "it reads a");
+    number.store(2, SeqCst);
+    edges.changed(&1);
+    gate.open();
+    assert_eq!(*now(a.get(1)).unwrap(), 4);
+    for get in [first, second] {
+        now(get).unwrap();
+    }
+    assert_eq!(graph.stats().cycles, 0);
+}
+
+#[test]
+fn what_asks_for_itself_is_told_so_whatever_changes_meanwhile() {
+    for (changes, expected) in [("nothing", 1), ("itself", 1), ("others", 17)] {
+        let graph = Graph::new();
+        let other = Source::<u64>::new_in(&graph, "other");
+        let (cell, runs): (Arc<OnceLock<Memo<u64, u64>>>, _) =
+            (Arc::default(), Arc::new(AtomicU64::new(0)));
+        let (itself, count) = (cell.clone(), runs.clone());
+        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+            let itself = itself.clone();
+            count.fetch_add(1, SeqCst);
+            async move {
+                match changes {
+                    "itself" => _ = other.changed(&key),
+                    "others" => _ = std::thread::spawn(move || other.changed(&key)).join(),
+                    _ => {}
+                }
+                itself.get().unwrap().get(key).await.map(|value| *value)
+            }
+        });
+        cell.set(memo).unwrap();
+        let error = now(memo.get(1)).unwrap_err();
+        assert!(error.to_string().contains("cycle: memo(1) -> memo(1)"), "{error}");
+        assert_eq!(runs.load(SeqCst), expected, "{changes}");
+    }
+}
+
+#[test]
+fn who_drives_a_run_that_is_overtaken_is_woken_although_it_was_polled_a_moment_before() {
+    let graph = Graph::new();
+    let edges = Source::<u64>::new_in(&graph, "edges");
+    let (turned, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
+    let other: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let (is_turned, below) = (turned.clone(), other.clone());
+    let a = Memo::new_in(&graph, "a", move |key: u64| {
+        let (is_turned, below) = (is_turned.clone(), below.clone());
+        async move {
+            edges.read(&key);
+            if is_turned.load(SeqCst) {
+                return Ok(1);
+            }
+            below.get().unwrap().get(key).await.map(|value| *value)
+        }
+    });
+    let before = Arc::new(Mutex::new((a.get(1), Wakes::new())));
+    let (is_turned, wait, polls) = (turned.clone(), gate.clone(), before.clone());
+    let b = Memo::new_in(&graph, "b", move |key: u64| {
+        let (is_turned, wait, polls) = (is_turned.clone(), wait.clone(), polls.clone());
+        async move {
+            edges.read(&key);
+            if is_turned.load(SeqCst) {
+                let elsewhere = std::thread::spawn(move || {
+                    let (before, wakes) = &mut *polls.lock().unwrap();
+                    assert!(poll_with(before, wakes).is_pending(), "it waits for who polls b");
+                });
+                elsewhere.join().unwrap();
+                return a.get(key).await.map(|value| *value);
+            }
+            wait.pass().await;
+            Ok(0)
+        }
+    })
+    .strict();
+    other.set(b).unwrap();
+    {
+        let (before, wakes) = &mut *before.lock().unwrap();
+        assert!(poll_with(before, wakes).is_pending());
+    }
+    turned.store(true, SeqCst);
+    edges.changed(&1);
+    gate.open();
+    let mut after = b.get(1);
+    let woken = before.lock().unwrap().1.count();
+    let Poll::Ready(Ok(after)) = poll(&mut after) else { panic!("it waits") };
+    let (before, wakes) = &mut *before.lock().unwrap();
+    assert!(wakes.count() > woken);
+    let Poll::Ready(Ok(value)) = poll_with(before, wakes) else { panic!("it waits") };
+    assert_eq!((*value, *after), (1, 1));
+}
