@@ -268,7 +268,8 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             Entry::Join(joined) => joined,
             Entry::Direct(answer) => return Self::direct(answer, memo, frame, context),
         };
-        joined.asking = asking;
+        joined.is_patient = asking.is_patient;
+        joined.is_for_all = asking.parent.is_some();
         Self::join(memo, joined, frame, context)
     }
 
@@ -430,8 +431,8 @@ fn alone<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     joined: &Participant<K, V>,
 ) -> Option<Result<Box<Own<V>>, Error>> {
-    let is_for_all = joined.asking.parent.is_some();
-    if !memo.shared().has_writes() || is_for_all || !memo.shared().is_writing(capture::asker()) {
+    let shared = memo.shared();
+    if !shared.has_writes() || joined.is_for_all || !shared.is_writing(capture::asker()) {
         return None;
     }
     let key = {

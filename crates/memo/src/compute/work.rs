@@ -22,7 +22,6 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use crate::compute::attempt::Attempt;
 use crate::compute::board::{Answer, Board, Done, Early};
 use crate::compute::capture::{Asker, Frame};
-use crate::compute::get::Asking;
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
@@ -77,7 +76,10 @@ pub(crate) struct Participant<K: Key, V: Send + Sync + 'static> {
     caller: u32,
     /// The computation that asked last, and is told when it is answered; 0 for none.
     pub(crate) asker: Asker,
-    pub(crate) asking: Asking,
+    /// Takes no early answer.
+    pub(crate) is_patient: bool,
+    /// Asks on behalf of a computation that verifies its value: of no caller of that.
+    pub(crate) is_for_all: bool,
     /// This caller made the work, which counts as being polled until it does so.
     starts: bool,
 }
@@ -108,7 +110,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
         let work = unsafe { Share::of(running.cast()) };
         let caller = work.head.enter(revision, parent);
-        Participant { work, revision, caller, asker: 0, asking: Asking::default(), starts: false }
+        Participant::new(work, revision, caller, false)
     }
 
     /// Starts the first computation of a node that was just made. The caller polls it next.
@@ -136,7 +138,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
         work.head.begins_for(core.attempts, parent);
-        Participant { work, revision, caller: 0, asker: 0, asking: Asking::default(), starts: true }
+        Participant::new(work, revision, 0, true)
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -181,6 +183,11 @@ impl<K, V> Work<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
+    #[inline(always)]
+    fn new(work: Share<K, V>, revision: u64, caller: u32, starts: bool) -> Self {
+        Self { work, revision, caller, asker: 0, is_patient: false, is_for_all: false, starts }
+    }
+
     pub(crate) fn caller(&self) -> u32 {
         self.caller
     }
@@ -213,7 +220,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
         let standing = || Err(unkept.clone());
         let answer = || Answer { outcome: outcome.clone(), standing: standing(), early: true };
-        (arrived_early && !self.asking.is_patient).then(answer)
+        (arrived_early && !self.is_patient).then(answer)
     }
 
     /// What came out, after a poll that was the last, when nobody else has a share.
