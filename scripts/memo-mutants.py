@@ -107,13 +107,22 @@ def is_switched(mutant):
     return all("MUTANT" in edit["new"] for edit in mutant["edits"])
 
 
-def switch_in(mutants, texts):
-    """Writes the sources with every mutant that is switched on at run time; returns the texts."""
+def together(mutants, texts):
+    """The sources with every mutant that is switched on at run time; the others apply to these, too."""
     for mutant in filter(is_switched, mutants):
         changed, why = apply(mutant["edits"], texts, mutant["name"])
         if why:
             raise SystemExit(f"mutants: {mutant['name']} does not apply beside the others: {why}")
         texts = texts | changed
+    for mutant in mutants:
+        if not is_switched(mutant) and (why := apply(mutant["edits"], texts)[1]):
+            raise SystemExit(f"mutants: {mutant['name']} does not apply beside the others: {why}")
+    return texts
+
+
+def switch_in(mutants, texts):
+    """Writes them; returns the texts."""
+    texts = together(mutants, texts)
     fault = COPY / "crates" / "memo" / "src" / "memory" / "fault.rs"
     texts = texts | {fault: texts[fault] + SWITCHES}
     for path, text in texts.items():
@@ -267,6 +276,8 @@ def main(arguments):
     broken = [(mutant["name"], why) for mutant in mutants if (why := apply(mutant["edits"], texts)[1])]
     for name, why in broken:
         print(f"{name}: does not apply: {why}")
+    if not broken:
+        together(mutants, texts)
     if broken or "--check" in arguments:
         print(f"{len(mutants) - len(broken)} of {len(mutants)} mutants apply")
         return 1 if broken else 0

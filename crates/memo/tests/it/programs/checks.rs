@@ -183,12 +183,16 @@ pub(super) fn keeps_everything(world: &World) -> bool {
                 | Stmt::Inherit { .. }
         )
     };
-    let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
     program.graphs == 1
         && !program.cyclic
-        && !panics
+        && !has_panics(program)
         && !program.any_stmt(&is_odd)
         && !asks_late(program)
+}
+
+/// Whether a comparison, a hash or a destructor may panic: what is made of that is answered and not kept.
+pub(super) fn has_panics(program: &Program) -> bool {
+    program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic))
 }
 
 /// Whether a task asks after its answer: that may be open when the function ends, or for good when the task is

@@ -67,9 +67,11 @@ pub(super) fn notify(world: &Arc<World>, node: Node) {
             let is_passing = answer.as_ref().is_err_and(|error| error.version() == 0);
             let is_kept = before
                 && kept(&world, node)
-                // As in a watch (seed 4200046777).
+                // As in a watch (seed 4200046777), or made of a panic (seed 4400044403).
                 && (!is_passing
-                    || kept_since(&world, node, &counts) && !checks::asks_late(&world.program))
+                    || kept_since(&world, node, &counts)
+                        && !checks::asks_late(&world.program)
+                        && !checks::has_panics(&world.program))
                 && keeps
                 && (!early || checks::keeps_everything(&world))
                 && !checks::rings_others(&world.program);
