@@ -63,24 +63,13 @@ fn methods() -> Vec<Method> {
 const IMPORT: &str = "import";
 
 impl Subcommand for Action {
+    /// Made when `tidewire mocks` is asked for: no other command shall wait for our schema.
     fn augment_subcommands(command: Command) -> Command {
-        let command =
-            command.subcommand(<Import as clap::Args>::augment_args(Command::new(IMPORT)));
-        methods().into_iter().fold(command, |command, method| {
-            let input = message(&method);
-            let name = kebab(&method.method);
-            let mut verb = Command::new(name).about(comment(
-                &format!("service {} {{", SERVICE.rsplit('.').next().unwrap_or_default()),
-                &format!("rpc {}(", method.method),
-            ));
-            let head = format!("message {} {{", input.rsplit('.').next().unwrap_or_default());
-            let fields = schema().message_type(&input).expect("our own message");
-            for field in fields.fields() {
-                verb = verb.arg(argument(field, &head));
-            }
-            let about = "Print the reply as JSON [default: lines for people]";
-            verb = verb.arg(Arg::new(JSON).long("json").action(ArgAction::SetTrue).help(about));
-            command.subcommand(verb)
+        command.defer(|command| {
+            let import = <Import as clap::Args>::augment_args(Command::new(IMPORT));
+            methods().iter().fold(command.subcommand(import), |command, method| {
+                command.subcommand(verb(method))
+            })
         })
     }
 
@@ -133,6 +122,20 @@ fn message(method: &Method) -> String {
 
 fn is_flag(field: Field<'_>) -> bool {
     matches!(field.kind(), Kind::One(Single::Scalar(Scalar::Bool)))
+}
+
+/// The command of a method.
+fn verb(method: &Method) -> Command {
+    let input = message(method);
+    let verb = Command::new(kebab(&method.method)).about(comment(
+        &format!("service {} {{", SERVICE.rsplit('.').next().unwrap_or_default()),
+        &format!("rpc {}(", method.method),
+    ));
+    let head = format!("message {} {{", input.rsplit('.').next().unwrap_or_default());
+    let fields = schema().message_type(&input).expect("our own message");
+    let about = "Print the reply as JSON [default: lines for people]";
+    verb.args(fields.fields().map(|field| argument(field, &head)))
+        .arg(Arg::new(JSON).long("json").action(ArgAction::SetTrue).help(about))
 }
 
 fn argument(field: Field<'_>, head: &str) -> Arg {
