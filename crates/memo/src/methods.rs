@@ -95,7 +95,7 @@ impl Methods {
         Self::new_in(&Graph::global())
     }
 
-    /// Memos in a graph.
+    /// Memos in a graph, which stays open as long as they do.
     #[must_use]
     pub fn new_in(graph: &Graph) -> Self {
         Self { graph: graph.clone(), memos: [const { OnceLock::new() }; PER_OBJECT] }

@@ -199,6 +199,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Phase::Calling(taint) => self.call_anew(attempt, taint, context),
                 Phase::Checking(check) => self.check(attempt, check, context),
                 Phase::Running(future) => {
+                    // What tasks have read comes before what is read next.
+                    _ = self.adopt();
                     let entered = self.enter_frame();
                     self.run_on(attempt, future, entered, context)
                 }

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::compute::scope::ScopedReads;
+use crate::compute::scope::{ScopedReads, TakenReads};
 use crate::graph::flight::Parent;
 use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint};
@@ -162,7 +162,7 @@ pub fn is_computing() -> bool {
 pub fn has_read() -> bool {
     current().is_some_and(|frame| {
         let adopted = frame.adopted.get();
-        !frame.records().is_empty() || adopted.is_some_and(|adopted| !adopted.is_taken())
+        !frame.records().is_empty() || adopted.is_some_and(|adopted| adopted.has_read())
     })
 }
 
@@ -445,6 +445,18 @@ impl Frame {
         }
     }
 
+    /// Takes over what tasks of the function have read since, so that it stands before what is read next.
+    #[cold]
+    pub(crate) fn take_over(&self) {
+        let Some(adopted) = self.adopted.get().filter(|_| !self.is_scoped) else { return };
+        let TakenReads { records, unkept, taint } = adopted.take();
+        self.taint.set(self.taint.get().or(taint));
+        records.into_iter().for_each(|record| _ = self.note(record));
+        // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
+        let records = unsafe { &mut *self.records.get() };
+        unkept.into_iter().for_each(|reads| records.push_unkept(reads));
+    }
+
     pub(crate) fn taint(&self) -> Taint {
         self.taint.get()
     }
@@ -459,11 +471,6 @@ impl Frame {
     pub(crate) fn unkept(&self) -> &[Arc<UnkeptReads>] {
         // SAFETY: the callers are the attempt itself, between polls.
         unsafe { &*self.records.get() }.more.as_ref().map_or(&[], |more| &more.unkept)
-    }
-
-    /// What was read, to be added to what scoped tasks read.
-    pub(crate) fn records_mut(&mut self) -> &mut Records {
-        self.records.get_mut()
     }
 
     #[cold]

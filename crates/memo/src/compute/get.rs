@@ -1,6 +1,7 @@
 //! The future of a `get`.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -19,7 +20,7 @@ use crate::graph::{Shared, budget};
 use crate::memory::depth::{self, Deferred, Level};
 use crate::memory::epoch;
 use crate::memory::line::{self, pin};
-use crate::memory::wake;
+use crate::memory::wake::{self, quietly};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
@@ -197,7 +198,10 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             }
             Long::Own(own) => match own.poll(context) {
                 Poll::Pending => (Self::long(long), Poll::Pending),
-                Poll::Ready(outcome) => (Self::Over, Poll::Ready(answer(outcome))),
+                Poll::Ready(outcome) => {
+                    settle(memo.shared(), capture::current());
+                    (Self::Over, Poll::Ready(answer(outcome)))
+                }
             },
             Long::New(..) => {
                 let Long::New(key, asking) = *long else { unreachable!("it was a moment ago") };
@@ -398,14 +402,20 @@ fn end<K: Key, V: Send + Sync + 'static>(
     if let Some(frame) = frame.filter(|frame| frame.asker.get() == asker) {
         frame.is_answered();
     }
+    settle(memo.shared(), frame);
+    deliver(outcome, standing, memo, frame)
+}
+
+/// Looks after what a call may have left too much of.
+#[inline(always)]
+fn settle(shared: &'static Shared, frame: Option<&Frame>) {
     match frame {
         // Inside of a computation, what it has read so far would be the first to go.
-        None if depth::is_outside() => budget::relieve(memo.shared()),
-        Some(frame) if !std::ptr::eq(frame.graph, memo.shared()) => relieve_later(memo.shared()),
+        None if depth::is_outside() => budget::relieve(shared),
+        Some(frame) if !std::ptr::eq(frame.graph, shared) => relieve_later(shared),
         _ => {}
     }
     epoch::collect_if_due();
-    deliver(outcome, standing, memo, frame)
 }
 
 /// Looks after the budget of a graph that another one's functions ask, when the outermost of them is over.
@@ -481,13 +491,15 @@ fn wait<K: Key, V: Send + Sync + 'static>(
 ) -> Option<Answer<V>> {
     loop {
         let level = Level::enter();
-        {
-            // Cloned and dropped outside of the lock: both may be user code.
-            let waker = context.waker().clone();
+        // Cloned and dropped outside of the lock: both may be user code.
+        let waker = context.waker().clone();
+        let unused = {
             let starts = joined.takes_start();
             let work = &joined.work;
             let mut board = work.board.lock();
             if let Some(answer) = joined.answer(&board) {
+                drop(board);
+                quietly(|| drop(waker));
                 return Some(answer);
             }
             if starts {
@@ -497,14 +509,16 @@ fn wait<K: Key, V: Send + Sync + 'static>(
             if !is_due || level.is_none() {
                 let old = board.wait(joined.caller(), waker);
                 drop(board);
-                drop(old);
+                quietly(|| drop(old));
                 if is_due {
                     work.defer();
                 }
                 return None;
             }
             board.start_polling();
-        }
+            waker
+        };
+        quietly(|| drop(unused));
         let waker = joined.work.waker();
         let polled = joined.work.poll(&mut Context::from_waker(&waker));
         let sole = if polled.is_ready() { joined.sole_answer() } else { None };
@@ -524,14 +538,23 @@ fn after_poll<K: Key, V: Send + Sync + 'static>(
     context: &Context<'_>,
 ) -> Option<Answer<V>> {
     // Cloned and dropped outside of the lock: both may be user code.
-    let mut waker = (!is_ready).then(|| context.waker().clone());
+    let clone = || catch_unwind(AssertUnwindSafe(|| context.waker().clone()));
+    let mut waker = (!is_ready).then(clone);
     let mut board = joined.work.board.lock();
     let answer = joined.answer(&board);
-    let waits = if answer.is_none() { waker.take() } else { None };
-    let old = waits.and_then(|waker| board.wait(joined.caller(), waker));
+    let waits = waker.take_if(|_| answer.is_none()).transpose();
+    if let Err(panic) = waits {
+        // This caller goes, and somebody else is to poll.
+        board.leave_poll();
+        let waiting = board.stop_waiting();
+        drop(board);
+        waiting.into_values().for_each(wake::wake);
+        resume_unwind(panic);
+    }
+    let old = waits.ok().flatten().and_then(|waker| board.wait(joined.caller(), waker));
     let waiting = board.stop_polling();
     drop(board);
-    drop(old);
+    quietly(|| drop((old, waker)));
     waiting.into_values().for_each(wake::wake);
     answer
 }

@@ -9,7 +9,7 @@ use crate::compute::own_runs::{self, Inside, Running};
 use crate::graph::ambient::Ambient;
 use crate::memory::depth::{self, Deferred, Level};
 use crate::memory::sync::Mutex;
-use crate::memory::wake;
+use crate::memory::wake::{self, quietly};
 use crate::store::value::Outcome;
 
 /// See the module documentation.
@@ -53,7 +53,7 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
         let old = state.caller.replace(waker);
         let is_due = state.is_due;
         drop(state);
-        drop(old);
+        quietly(|| drop(old));
         match level {
             _ if !is_due => return Poll::Pending,
             None => {
@@ -78,7 +78,8 @@ impl<V> QueuedRun<V> {
             state.is_given_up = true;
             (state.run.take(), state.caller.take())
         };
-        drop((run, caller));
+        drop(run);
+        quietly(|| drop(caller));
     }
 }
 

@@ -62,7 +62,7 @@ impl<V: Send + Sync + 'static> Run<V> {
     /// Waits, unless the memo has been closed.
     fn wait(&mut self, context: &Context<'_>) -> Poll<Result<V, Error>> {
         let old = self.owner.graph.awaits(self.number(), context.waker().clone());
-        drop(old);
+        quietly(|| drop(old));
         self.waits = true;
         // Whoever closes it tells those who wait by then.
         if self.owner.is_closed() { self.closed() } else { Poll::Pending }
@@ -100,7 +100,7 @@ impl<V> Drop for Run<V> {
         self.link.ends();
         if self.waits {
             let told = self.owner.graph.awaits_no_more(std::ptr::from_ref(self).addr() as u64);
-            drop(told);
+            quietly(|| drop(told));
         }
         let running = self.running.take();
         depth::drop_nested(|| drop(running));

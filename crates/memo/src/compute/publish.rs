@@ -18,9 +18,9 @@
 use std::time::Duration;
 
 use crate::compute::board::Done;
-use crate::compute::capture::{Frame, Records};
+use crate::compute::capture::Frame;
 use crate::compute::inner::Node;
-use crate::compute::scope::{ClosingReads, TakenReads};
+use crate::compute::scope::ClosingReads;
 use crate::compute::work::Work;
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
@@ -122,8 +122,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     #[inline]
     pub(crate) fn adopt(&self) -> Taint {
         // SAFETY: the attempt lock is held, and the user's future is done with the frame.
-        let frame = unsafe { &mut *self.frame() };
-        if frame.adopted.get().is_none() { frame.taint() } else { adopt_into(frame) }
+        let frame = unsafe { &*self.frame() };
+        if frame.adopted.get().is_some() {
+            frame.take_over();
+        }
+        frame.taint()
     }
 
     /// One try; see the module documentation.
@@ -343,22 +346,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let failed = error.is_some();
         node.header.set_value(candidate.outcome.clone().into_raw().as_ptr(), failed);
         if !old.is_null() {
+            epoch::note_bytes(node.header.weight.get() as usize);
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
             unsafe { epoch::retire(old.cast_mut().cast(), Outcome::<V>::release) };
         }
         (candidate.outcome, None)
     }
-}
-
-fn adopt_into(frame: &mut Frame) -> Taint {
-    let mut taint = frame.taint();
-    if let Some(adopted) = frame.adopted.get() {
-        let TakenReads { records, unkept, taint: theirs } = adopted.take();
-        taint = taint.or(theirs);
-        merge(frame.records_mut(), &records);
-        unkept.into_iter().for_each(|reads| frame.records_mut().push_unkept(reads));
-    }
-    taint
 }
 
 /// What publishing leaves, to be dropped and told outside the lock.
@@ -367,19 +360,6 @@ fn adopt_into(frame: &mut Frame) -> Taint {
 fn leave<V>(edges: Edges, outcome: Option<Outcome<V>>, alarm: Option<Alarm>) {
     alarm.iter().for_each(|alarm| alarm());
     drop((edges, outcome));
-}
-
-/// Adds what scoped tasks read.
-fn merge(records: &mut Records, more: &[Record]) {
-    let mut known: std::collections::HashMap<u32, Record> =
-        records.as_slice().iter().map(|record| (record.id.slot(), *record)).collect();
-    for record in more {
-        match known.insert(record.id.slot(), *record) {
-            None => records.push(*record),
-            Some(old) if old.id == record.id && old.version == record.version => {}
-            Some(_) => records.push(*record),
-        }
-    }
 }
 
 /// Edges that are registered in one hold of the graph lock.

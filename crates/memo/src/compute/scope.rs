@@ -12,11 +12,12 @@ use std::task::{Context, Poll};
 
 use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
 use crate::compute::own_runs;
-use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::audits::{self, AuditGuard};
 use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint, Validity, validate};
+use crate::graph::{Shared, budget};
+use crate::memory::depth;
 use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
 
@@ -42,6 +43,9 @@ pub(crate) struct TakenReads {
 #[derive(Default)]
 struct Reads {
     new: TakenReads,
+    /// What is known of all of it.
+    has_read: bool,
+    taint: Taint,
     /// See [`Frame::asks`].
     open: i32,
     missed: Vec<MissedKey>,
@@ -63,14 +67,26 @@ impl ScopedReads {
         std::mem::take(&mut self.state.lock().new)
     }
 
-    /// Why what was made of it so far is not kept.
+    /// Why what was made of it so far is not kept, taken or not.
     pub(crate) fn taint(&self) -> Taint {
-        self.state.lock().new.taint
+        self.state.lock().taint
     }
 
-    /// Whether nothing was read since.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.state.lock().new.records.is_empty()
+    /// Whether anything was read so far, taken or not.
+    pub(crate) fn has_read(&self) -> bool {
+        self.state.lock().has_read
+    }
+
+    /// Whether what is read now comes late.
+    fn is_closed(&self) -> bool {
+        self.state.lock().closed.is_some()
+    }
+
+    /// A task begins, where so much was read.
+    fn begin(&self, has_read: bool, taint: Taint) {
+        let mut reads = self.state.lock();
+        reads.has_read |= has_read;
+        reads.taint = reads.taint.or(taint);
     }
 
     /// Holds up whoever reads, until the value is published or not; `None` when not everything was taken.
@@ -114,8 +130,14 @@ impl ScopedReads {
             let mut reads = self.state.lock();
             if reads.closed.is_none() {
                 match read {
-                    Ok(record) => reads.new.records.push(record),
-                    Err(taint) => reads.new.taint = reads.new.taint.or(taint),
+                    Ok(record) => {
+                        reads.has_read = true;
+                        reads.new.records.push(record);
+                    }
+                    Err(taint) => {
+                        reads.taint = reads.taint.or(taint);
+                        reads.new.taint = reads.new.taint.or(taint);
+                    }
                 }
                 made_of.into_iter().for_each(|made_of| made_of.add(&mut reads.new.unkept));
             }
@@ -162,7 +184,9 @@ fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: Clo
         let start = closed.start_tick;
         match read {
             Ok(record) if node.version() == closed.version => {
-                core.depend(node, record, start, &mut alarm)
+                let depends = core.depend(node, record, start, &mut alarm);
+                core.check_budget(graph, None);
+                depends
             }
             // Of a value that is another by now, which that has nothing to do with while it is right.
             Ok(record) => matches!(validate(&core, &[record], start), Validity::Valid),
@@ -200,6 +224,7 @@ fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: Clo
 pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
+        adopted.begin(!frame.records().is_empty(), frame.taint());
         let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
         (frame, Ambient::current(), Outer(own_runs::running()))
     });
@@ -256,10 +281,16 @@ impl<F: Future> Future for ScopedFuture<F> {
             let _entered = FrameGuard::new(Some(&scoped.0));
             future.poll(context)
         };
-        // Another computation than its own depends on what it does not know.
-        let is_stranger = |by: &&Frame| by.asker.get() != scoped.0.asker.get();
-        if let Some(by) = polled_by.filter(|by| polled.is_ready() && is_stranger(by)) {
-            by.add_taint(Taint::UNTRACKED);
+        match polled_by.filter(|_| polled.is_ready()) {
+            // Another computation than its own depends on what it does not know.
+            Some(by) if by.asker.get() != scoped.0.asker.get() => by.add_taint(Taint::UNTRACKED),
+            Some(by) => by.take_over(),
+            None => {}
+        }
+        let is_late = scoped.0.adopted.get().is_some_and(|adopted| adopted.is_closed());
+        if is_late && depth::is_outside() {
+            // No call looks after what it has read.
+            budget::relieve(scoped.0.graph);
         }
         polled
     }

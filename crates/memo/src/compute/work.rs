@@ -299,7 +299,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
                 }
                 board.leave(self.caller)
             };
-            drop(own);
+            quietly(|| drop(own));
             others.into_values().for_each(wake::wake);
         }
     }

@@ -21,6 +21,7 @@ use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::owner::{Owner, Queue};
 use crate::graph::{Graph, Shared};
+use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
@@ -104,7 +105,8 @@ impl Graph {
     /// Sets the byte budget of the graph; the default is 256 MiB.
     ///
     /// Counted are nodes, keys and values by their size, what [`Memo::weigh`](crate::Memo::weigh) says
-    /// that a value holds beyond that, and edges. Handles and watches keep values alive beyond it.
+    /// that a value holds beyond that, and edges. Handles and watches keep values alive beyond it, and some MiB of
+    /// what was replaced or evicted, of all graphs together, wait to be freed.
     pub fn set_budget(&self, bytes: usize) {
         let mut core = self.shared.core.lock();
         core.ledger.budget = bytes;
@@ -133,6 +135,7 @@ impl Core {
     /// Takes a node out of its queue and out of the accounts.
     pub(crate) fn dequeue(&mut self, node: &Header) {
         self.unlink(node);
+        epoch::note_bytes(node.weight.get() as usize);
         self.weigh(self.queue(node), node, 0);
         self.keep_fingerprint(node.id, None);
     }
@@ -251,6 +254,7 @@ impl Core {
         if !unsafe { (owner.functions.drop_value)(self.whole(node)) } {
             return false;
         }
+        epoch::note_bytes(node.weight.get() as usize);
         self.weigh_whole(owner, node, 0);
         self.note(EventKind::Evicted, node);
         self.stats.ghosted += 1;

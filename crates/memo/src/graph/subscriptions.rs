@@ -14,6 +14,7 @@ use std::task::{Poll, Waker};
 
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::{Shared, budget};
+use crate::memory::epoch;
 use crate::memory::numbers::Numbers;
 use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
@@ -253,6 +254,7 @@ impl Shared {
             }
         }
         budget::relieve(self);
+        epoch::collect_if_due();
     }
 }
 

@@ -33,9 +33,12 @@ pub(crate) unsafe fn retire(address: *mut (), release: unsafe fn(*mut ())) {
     WAITING.fetch_add(1, Relaxed);
 }
 
-/// Says that what was just retired is this large: large things are collected sooner.
+/// Says that what is retired is this large: large things are collected sooner.
+#[inline]
 pub(crate) fn note_bytes(bytes: usize) {
-    WAITING.fetch_add(bytes / BYTES_PER_ITEM, Relaxed);
+    if bytes >= BYTES_PER_ITEM {
+        WAITING.fetch_add(bytes / BYTES_PER_ITEM, Relaxed);
+    }
 }
 
 /// Collects when enough garbage waits. Call it with no lock held.
@@ -86,7 +89,7 @@ struct Garbage {
 unsafe impl Send for Garbage {}
 
 const COLLECT_EVERY: usize = 1024;
-/// This much garbage counts like an item: at most 1 MiB waits.
+/// This much garbage counts like an item: a MiB of it is collected at once, and freed two collections later.
 const BYTES_PER_ITEM: usize = 1024;
 
 static GARBAGE: Mutex<Vec<Garbage>> = Mutex::new(Vec::new());

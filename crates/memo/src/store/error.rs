@@ -48,12 +48,21 @@ struct Repr {
     kind: ErrorKind,
     version: AtomicU64,
     text: String,
-    cause: Option<BoxError>,
+    cause: Option<Cause>,
 }
+
+/// An error that memos hand on has one place, however many of them do: a chain of them would be dropped
+/// level by level, each on the stack of the one above.
+type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 impl Error {
     pub(crate) fn failed(cause: BoxError) -> Self {
-        Self::new(ErrorKind::Failed, cause.to_string(), Some(cause))
+        let text = cause.to_string();
+        let cause = match cause.downcast::<Self>() {
+            Ok(error) => error.0.cause.clone().unwrap_or_else(|| Arc::new(*error)),
+            Err(cause) => Arc::from(cause),
+        };
+        Self::new(ErrorKind::Failed, text, Some(cause))
     }
 
     pub(crate) fn panicked(memo: &str, payload: &(dyn std::any::Any + Send)) -> Self {
@@ -73,7 +82,7 @@ impl Error {
         Self::new(ErrorKind::Closed, format!("memo {memo} is closed"), None)
     }
 
-    fn new(kind: ErrorKind, text: String, cause: Option<BoxError>) -> Self {
+    fn new(kind: ErrorKind, text: String, cause: Option<Cause>) -> Self {
         Self(Arc::new(Repr { kind, version: AtomicU64::new(0), text, cause }))
     }
 
@@ -95,7 +104,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The error that the memoized function returned, if it was an `E`.
+    /// The error that the memoized function returned, if it was an `E`. One that it had from another memo, and
+    /// handed on, is that one's cause, however many hand it on; an error without a cause is its own.
     #[must_use]
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         self.0.cause.as_ref()?.downcast_ref()

@@ -1,12 +1,14 @@
 //! The byte budget: eviction, ghosts, forcing out.
 
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 
-use tidewire_memo::{EventKind, Graph, Memo, OrderedReads, Recording, Source};
+use futures::future::BoxFuture;
+use tidewire_memo::{EventKind, Graph, Memo, OrderedReads, Recording, Source, scope};
 
-use crate::support::{Gate, logged, now, poll, work};
+use crate::support::{Gate, logged, now, poll, work, yield_once};
 
 #[test]
 fn an_evicted_value_with_a_dependant_leaves_a_ghost_that_still_carries_invalidations() {
@@ -283,7 +285,7 @@ fn a_source_that_a_running_computation_reads_again_stays_although_it_is_old() {
     let rows = Source::<u64>::new_in(&graph, "rows");
     let gate = Gate::default();
     gate.open();
-    let gates = Arc::new(std::sync::Mutex::new(gate));
+    let gates = Arc::new(Mutex::new(gate));
     let pass = gates.clone();
     let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
         let wait = pass.lock().unwrap().clone();
@@ -757,4 +759,81 @@ fn what_functions_of_another_graph_ask_for_stays_within_the_budget() {
         now(far.get(key)).unwrap();
     }
     assert!(graph.stats().bytes <= 200_000, "{} bytes", graph.stats().bytes);
+}
+
+#[test]
+fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
+    const NAME: &str = "bounds::values_that_nobody_can_have_any_more_are_freed_by_their_weight";
+    if std::env::var_os("MEMO_ALONE").is_none() {
+        // In a process of its own, since other tests free what waits, too.
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let done = child.args(["--exact", NAME, "--nocapture"]).env("MEMO_ALONE", "1").output();
+        let done = done.unwrap();
+        return assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    }
+    for way in ["changed", "invalidate", "evict", "force_out", "budget"] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let alive = Arc::<()>::default();
+        let value = alive.clone();
+        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+            let value = value.clone();
+            async move {
+                rows.read(&key);
+                Ok::<_, std::io::Error>(value)
+            }
+        });
+        let memo = memo.weigh(|_| 1 << 20);
+        if way == "budget" {
+            graph.set_budget(4 << 20);
+        }
+        for turn in 0..200 {
+            let key = if way == "budget" { turn } else { 1 };
+            now(memo.get(key)).unwrap();
+            match way {
+                "changed" => _ = rows.changed(&1),
+                "invalidate" => _ = memo.invalidate(&1),
+                "evict" => _ = memo.evict(&1),
+                "force_out" => _ = memo.force_out(&1),
+                _ => {}
+            }
+            let count = Arc::strong_count(&alive);
+            assert!(count < 16, "{way}: after {turn} there are {count} values of a MiB");
+        }
+    }
+}
+
+#[test]
+fn what_who_writes_and_who_comes_late_reads_is_bounded_by_the_budget() {
+    const BUDGET: usize = 50_000;
+    let graph = Graph::new();
+    graph.set_budget(BUDGET);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let write = rows.write(&0);
+    for key in 1..2_000 {
+        now(memo.get(key)).unwrap();
+        assert!(graph.stats().bytes < 2 * BUDGET, "{key}: {:?}", graph.stats());
+    }
+    write.finish();
+    let task = Arc::<Mutex<Option<BoxFuture<'static, ()>>>>::default();
+    let spawn = task.clone();
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let late = scope(async move {
+            for key in 0..2_000 {
+                rows.read(&key);
+                yield_once().await;
+            }
+        });
+        *spawn.lock().unwrap() = Some(Box::pin(late));
+        async move { key }
+    });
+    now(above.get(1)).unwrap();
+    let mut task = task.lock().unwrap().take().unwrap();
+    while poll(&mut task).is_pending() {
+        assert!(graph.stats().bytes < 2 * BUDGET, "{:?}", graph.stats());
+    }
 }

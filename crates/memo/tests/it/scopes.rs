@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::task::Poll;
 
 use futures::channel::oneshot;
 use tidewire_memo::{
@@ -564,4 +565,93 @@ fn values_that_depend_on_each_other_by_a_late_read_are_made_anew_after_a_change(
     rows.changed(&1);
     assert_eq!(*now(above.get(1)).unwrap(), 1);
     assert_eq!(*now(memo.get(1)).unwrap(), 1);
+}
+
+/// A row that is gone has no answer, and is asked for only where the list has it.
+#[test]
+fn what_is_read_in_a_scope_is_looked_at_before_what_was_read_after_it() {
+    for spawned in [false, true] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (exists, runs) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
+        let (is_there, count) = (exists.clone(), runs.clone());
+        let row = Memo::infallible_in(&graph, "row", move |key: u64| {
+            let is_there = is_there.clone();
+            count.fetch_add(1, SeqCst);
+            async move {
+                rows.read(&key);
+                match is_there.load(SeqCst) {
+                    0 => std::future::pending().await,
+                    _ => key,
+                }
+            }
+        });
+        let (is_there, tasks) = (exists.clone(), Tasks::default());
+        let spawns = tasks.clone();
+        let page = Memo::infallible_in(&graph, "page", move |_: u64| {
+            let (is_there, spawns) = (is_there.clone(), spawns.clone());
+            let (tell, told) = oneshot::channel();
+            let list = scope(async move {
+                rows.read(&100);
+                tell.send(is_there.load(SeqCst)).unwrap();
+            });
+            async move {
+                if spawned {
+                    spawns.spawn(list);
+                } else {
+                    list.await;
+                }
+                if told.await.unwrap() == 1 { *row.get(7).await.unwrap() } else { 0 }
+            }
+        });
+        let ask = || {
+            let mut get = page.get(1);
+            let first = poll(&mut get);
+            tasks.run();
+            let Poll::Ready(answer) = (if first.is_ready() { first } else { poll(&mut get) })
+            else {
+                panic!("{spawned}: it waits for a row that it does not ask for");
+            };
+            *answer.unwrap()
+        };
+        assert_eq!((ask(), runs.load(SeqCst)), (7, 1));
+        exists.store(0, SeqCst);
+        rows.changed_many([&7, &100]);
+        assert_eq!((ask(), runs.load(SeqCst)), (0, 1));
+    }
+}
+
+#[test]
+fn a_task_knows_that_its_function_and_other_tasks_have_read() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let note = {
+            let notes = notes.clone();
+            move || notes.lock().unwrap().push((has_read(), has_read_untracked()))
+        };
+        async move {
+            match key {
+                // The function has.
+                0 => {
+                    rows.read(&key);
+                    read_untracked();
+                }
+                // A task of its has, and is over.
+                1 => {
+                    scope(async move {
+                        rows.read(&key);
+                        read_untracked();
+                    })
+                    .await;
+                }
+                _ => {}
+            }
+            scope(async move { note() }).await;
+        }
+    });
+    (0..3).for_each(|key| now(memo.get(key)).map(drop).unwrap());
+    assert_eq!(*seen.lock().unwrap(), [(true, true), (true, true), (false, false)]);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
+use tidewire_memo::{BoxError, Error, ErrorKind, Graph, Memo, Source, scope};
 
 use crate::support::{Gate, now, poll, yield_once};
 
@@ -446,5 +446,34 @@ fn a_function_that_changes_what_it_reads_runs_once_for_each_call_however_it_says
             }
             held.lock().unwrap().take();
         }
+    }
+}
+
+#[test]
+fn an_error_that_many_memos_hand_on_has_one_cause_and_is_dropped_at_once() {
+    const DEEP: u64 = 100_000;
+    for kind in [ErrorKind::Failed, ErrorKind::Panicked, ErrorKind::Cycle] {
+        let graph = Graph::new();
+        let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+        let itself = cell.clone();
+        let chain = Memo::new_in(&graph, "chain", move |key: u64| {
+            let itself = itself.clone();
+            async move {
+                match (key, kind) {
+                    (0, ErrorKind::Failed) => Err("seven".parse::<u64>().unwrap_err().into()),
+                    (0, ErrorKind::Panicked) => panic!("at the end"),
+                    (0, _) => Ok(*itself.get().unwrap().get(0).await?),
+                    _ => Ok::<_, BoxError>(*itself.get().unwrap().get(key - 1).await?),
+                }
+            }
+        });
+        cell.set(chain).unwrap();
+        let error = now(chain.get(DEEP)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failed, "a function has returned it");
+        match kind {
+            ErrorKind::Failed => assert!(error.downcast_ref::<std::num::ParseIntError>().is_some()),
+            _ => assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), kind),
+        }
+        drop(error);
     }
 }

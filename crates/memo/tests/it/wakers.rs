@@ -1,6 +1,9 @@
 //! Wakers that poll, change and drop at once, on the thread that wakes them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
@@ -9,7 +12,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use futures::StreamExt;
 use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::{Gate, Wakes, now, poll, poll_with};
+use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
 /// Runs a closure in the wake, as an executor that polls inline does.
 struct Inline(Mutex<Box<dyn FnMut() + Send>>);
@@ -122,7 +125,7 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
             let waiting = wait.clone();
             waiting.pass().await;
             // Wakes itself while it is being polled, so that the driver is told at the end of the poll.
-            crate::support::yield_once().await;
+            yield_once().await;
             key
         }
     });
@@ -142,7 +145,7 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
     });
     {
         let mut call = call.lock().unwrap();
-        let pinned = std::pin::Pin::new(&mut *call);
+        let pinned = Pin::new(&mut *call);
         assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
     }
     gate.open();
@@ -196,7 +199,7 @@ fn a_waker_whose_clone_asks_for_the_same_key_does_not_deadlock() {
     let asks = move || assert!(poll(&mut memo.get(1)).is_pending() || memo.cached(&1).is_some());
     for call in &mut calls {
         on_clone(asks);
-        let pinned = std::pin::Pin::new(call);
+        let pinned = Pin::new(call);
         assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
     }
     on_clone(asks);
@@ -288,4 +291,73 @@ fn a_change_that_comes_while_a_watch_says_whom_to_wake_is_not_missed() {
     on_clone(twice);
     let mut other = Context::from_waker(&waker);
     assert!(notify.poll_next_unpin(&mut other).is_ready(), "nobody would wake it");
+}
+
+thread_local! {
+    /// How many clones and drops of wakers are left before one panics.
+    static LEFT: [Cell<u32>; 2] = const { [Cell::new(u32::MAX), Cell::new(u32::MAX)] };
+}
+
+fn panic_if_due(which: usize) {
+    LEFT.with(|left| {
+        let before = left[which].get();
+        left[which].set(before.wrapping_sub(1));
+        assert_ne!(before, 0, "a waker of {which}");
+    });
+}
+
+const PANICS: &RawWakerVTable = &RawWakerVTable::new(
+    |data| {
+        panic_if_due(0);
+        RawWaker::new(data, PANICS)
+    },
+    |_| {},
+    |_| {},
+    |_| panic_if_due(1),
+);
+
+/// Each of two callers polls last, with a waker that panics once in its clone or its drop; it is dropped then.
+#[test]
+#[allow(unsafe_code)]
+fn a_waker_whose_clone_or_drop_panics_leaves_the_others_their_answer() {
+    for case in 0..48_usize {
+        let (which, panics_first, number) = (case & 1, case & 2 == 0, case as u32 / 4);
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let wait = gate.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let wait = wait.clone();
+            async move {
+                yield_once().await;
+                wait.pass().await;
+                yield_once().await;
+                key
+            }
+        });
+        let (mut bad, mut good, wakes) = (memo.get(1), memo.get(1), Wakes::new());
+        // SAFETY: its functions look at no data.
+        let waker = unsafe { ManuallyDrop::new(Waker::new(std::ptr::null(), PANICS)) };
+        LEFT.with(|left| left[which].set(number));
+        let mut poll_bad = || {
+            let polled = || Pin::new(&mut bad).poll(&mut Context::from_waker(&waker)).is_ready();
+            catch_unwind(AssertUnwindSafe(polled)).unwrap_or(true)
+        };
+        let mut over = panics_first && poll_bad();
+        assert!(poll_with(&mut good, &wakes).is_pending());
+        over = over || poll_bad();
+        let mut seen = 0;
+        gate.open();
+        over = over || poll_bad();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(bad)));
+        LEFT.with(|left| left.iter().for_each(|left| left.set(u32::MAX)));
+        // As a runtime does.
+        let answer = (0..10).find_map(|_| {
+            (wakes.count() > seen).then(|| seen = wakes.count())?;
+            match poll_with(&mut good, &wakes) {
+                Poll::Ready(value) => Some(*value.unwrap()),
+                Poll::Pending => None,
+            }
+        });
+        assert_eq!(answer, Some(1), "{which}, {panics_first}, {number}, {over}");
+        assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    }
 }
