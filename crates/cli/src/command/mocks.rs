@@ -63,7 +63,7 @@ fn methods() -> Vec<Method> {
 const IMPORT: &str = "import";
 
 impl Subcommand for Action {
-    /// Made when `tidewire mocks` is asked for: no other command shall wait for our schema.
+    /// Made when `tidewire mocks` is asked for: no other command waits for our schema.
     fn augment_subcommands(command: Command) -> Command {
         command.defer(|command| {
             let import = <Import as clap::Args>::augment_args(Command::new(IMPORT));
