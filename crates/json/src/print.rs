@@ -37,7 +37,7 @@ pub fn print(
     out: &mut Vec<u8>,
 ) -> Result {
     let before = out.len();
-    let stack = Stack::default();
+    let stack = Stack::with_room();
     let mut printer = Printer { pool, style, depth: DEPTH_MAX, stack, out };
     let whole = Parts::One(Payload::Bytes(bytes));
     let printed = match asked {

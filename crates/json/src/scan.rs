@@ -43,6 +43,9 @@ pub(crate) struct Stack<'b> {
     chains: Vec<Chain>,
 }
 
+/// As many as most messages have.
+const FIELDS: usize = 16;
+
 /// The part of the stack that one message has.
 pub(crate) struct Frame<'a> {
     pub(crate) shape: Shape<'a>,
@@ -51,6 +54,11 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'b> Stack<'b> {
+    /// Nothing found yet, with room for what small messages have.
+    pub(crate) fn with_room() -> Self {
+        Self { found: Vec::with_capacity(FIELDS), chains: Vec::with_capacity(FIELDS) }
+    }
+
     /// Begins a message.
     pub(crate) fn open<'a>(&mut self, shape: Shape<'a>) -> Frame<'a> {
         let frame = Frame { shape, found: self.found.len(), chains: self.chains.len() };

@@ -44,7 +44,6 @@ pub(crate) struct CallResult {
 #[must_use = "a call is made by whoever awaits its answer"]
 pub struct CallFuture(Stage);
 
-#[expect(clippy::large_enum_variant, reason = "every call begins as the largest")]
 enum Stage {
     Asked(Option<(Link, Call)>),
     Placed(OpenCall),

@@ -56,7 +56,7 @@ impl Binding {
         match self.method.kind {
             _ if self.reply.raw => Style::Raw,
             StreamKind::Bidi => Style::Lines,
-            _ if content::wants_lines(headers) => Style::Lines,
+            StreamKind::Server if content::wants_lines(headers) => Style::Lines,
             _ => Style::Array,
         }
     }

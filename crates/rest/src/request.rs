@@ -20,6 +20,7 @@ pub struct Request {
     binding: Arc<Binding>,
     /// What path and query say, as a message.
     said: Vec<u8>,
+    /// Where the message holds it.
     content_type: Option<HeaderValue>,
 }
 
@@ -37,7 +38,8 @@ impl Request {
     ) -> Result<Self> {
         content::check(binding, headers, has_body)?;
         let said = parse_request(binding, uri).map_err(|error| with_path(binding, error))?;
-        let content_type = content::content_type(headers).cloned();
+        let content_type = binding.request.raw.then(|| content::content_type(headers)).flatten();
+        let content_type = content_type.cloned();
         Ok(Self { binding: Arc::clone(binding), said, content_type })
     }
 

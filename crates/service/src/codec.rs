@@ -5,7 +5,7 @@
 //! the path of the offending field: the fast decoder runs first, and only a failure pays for the
 //! one that knows paths.
 
-use buffa::{Message, MessageName, SizeCache};
+use buffa::{EncodeError, Message, MessageName, SizeCache};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,12 +54,25 @@ impl Codec {
     /// of range, for example) or is larger than protobuf's 2 GiB.
     pub fn encode<M: Message + Serialize>(self, message: &M) -> Result<Bytes> {
         match self {
-            Self::Proto => message
-                .try_encode_to_bytes()
-                .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e)),
-            Self::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|e| {
-                Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
-            }),
+            Self::Proto => {
+                let mut cache = SizeCache::new();
+                let size = message.compute_size(&mut cache);
+                if size > buffa::MAX_MESSAGE_BYTES {
+                    return Err(Error::internal("the message cannot be encoded")
+                        .with_cause(EncodeError::MessageTooLarge));
+                }
+                // A vector takes single bytes at less cost than a `BytesMut`.
+                let mut bytes = Vec::with_capacity(size as usize);
+                message.write_to(&mut cache, &mut bytes);
+                Ok(bytes.into())
+            }
+            Self::Json => {
+                let mut json = Vec::with_capacity(JSON_BYTES);
+                serde_json::to_writer(&mut json, message).map_err(|e| {
+                    Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
+                })?;
+                Ok(json.into())
+            }
         }
     }
 
@@ -117,11 +130,17 @@ impl Codec {
                 Err(DecodeFault::Array)
             }
             Self::Json => {
-                serde_json::from_slice(bytes).or_else(|_| located(bytes)).map_err(DecodeFault::Json)
+                // Text that is checked as a whole need not be checked string by string.
+                let text = std::str::from_utf8(bytes).ok();
+                let message = text.and_then(|text| serde_json::from_str(text).ok());
+                message.map_or_else(|| located(bytes), Ok).map_err(DecodeFault::Json)
             }
         }
     }
 }
+
+/// Room for the JSON of a small message.
+const JSON_BYTES: usize = 256;
 
 /// Why bytes are not message.
 enum DecodeFault {

@@ -43,7 +43,12 @@ use crate::{
 /// # Ok::<(), tidewire::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Context {
+pub struct Context(Box<ContextParts>);
+
+/// What is in a context. It is in a box, since a call is moved some ten times on its way to its
+/// handler.
+#[derive(Clone, Default)]
+struct ContextParts {
     headers: Headers,
     deadline: Option<Instant>,
     deadline_owner: DeadlineOwner,
@@ -207,14 +212,14 @@ impl Context {
     /// A context with these headers, and nothing else known.
     #[inline]
     pub fn new(headers: impl Into<Headers>) -> Self {
-        Self { headers: headers.into(), ..Self::default() }
+        Self(Box::new(ContextParts { headers: headers.into(), ..ContextParts::default() }))
     }
 
     /// Sets the point in time after which no answer is wanted.
     #[must_use]
     #[inline]
     pub fn with_deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
-        self.deadline = deadline.into();
+        self.0.deadline = deadline.into();
         self
     }
 
@@ -225,19 +230,19 @@ impl Context {
 
     /// Sets the deadline of a call that is looked at, and who wants it.
     pub fn set_deadline_of(&mut self, deadline: Instant, owner: DeadlineOwner) {
-        (self.deadline, self.deadline_owner) = (Some(deadline), owner);
+        (self.0.deadline, self.0.deadline_owner) = (Some(deadline), owner);
     }
 
     /// Who set the deadline.
     pub const fn deadline_owner(&self) -> DeadlineOwner {
-        self.deadline_owner
+        self.0.deadline_owner
     }
 
     /// Sets the other side of the connection.
     #[must_use]
     #[inline]
     pub fn with_peer(mut self, peer: impl Into<Option<Arc<Peer>>>) -> Self {
-        self.peer = peer.into();
+        self.0.peer = peer.into();
         self
     }
 
@@ -245,7 +250,7 @@ impl Context {
     #[must_use]
     #[inline]
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
-        self.protocol = Some(protocol);
+        self.0.protocol = Some(protocol);
         self
     }
 
@@ -254,7 +259,7 @@ impl Context {
     #[must_use]
     #[inline]
     pub fn with_conditions(mut self) -> Self {
-        self.is_conditional = true;
+        self.0.is_conditional = true;
         self
     }
 
@@ -262,7 +267,7 @@ impl Context {
     #[must_use]
     #[inline]
     pub fn with_stopping(mut self, stopping: Signal) -> Self {
-        self.stopping = Some(stopping);
+        self.0.stopping = Some(stopping);
         self
     }
 
@@ -270,14 +275,14 @@ impl Context {
     #[must_use]
     #[inline]
     pub fn with_extensions(mut self, extensions: Extensions) -> Self {
-        self.extensions = extensions;
+        self.0.extensions = extensions;
         self
     }
 
     /// Sets who calls; a gate that authenticates does.
     pub fn set_principal(&mut self, principal: impl Into<Option<Principal>>) {
         match principal.into() {
-            None if self.rare.is_none() => {}
+            None if self.0.rare.is_none() => {}
             principal => self.rare().principal = principal,
         }
     }
@@ -291,15 +296,15 @@ impl Context {
     /// [`principal`](Self::principal) may be the default one otherwise.
     pub fn is_authenticated(&self) -> bool {
         self.read(ContextPart::Principal);
-        self.rare.as_ref().is_some_and(|rare| rare.principal.is_some())
+        self.0.rare.as_ref().is_some_and(|rare| rare.principal.is_some())
     }
 
     /// Sets the validators of what the caller holds already, in place of what its headers say;
     /// without any it takes a full answer.
     pub fn set_held(&mut self, held: Vec<Validator>) {
-        if !held.is_empty() || self.is_conditional {
+        if !held.is_empty() || self.0.is_conditional {
             self.rare().held = Some(held);
-        } else if let Some(rare) = &mut self.rare {
+        } else if let Some(rare) = &mut self.0.rare {
             rare.held = None;
         }
     }
@@ -321,7 +326,7 @@ impl Context {
 
     /// Who hears of an answer that comes too late; `None` where nobody does.
     pub fn late_listener(&self) -> Option<Arc<dyn LateListener>> {
-        self.rare.as_ref()?.late_listener.clone()
+        self.0.rare.as_ref()?.late_listener.clone()
     }
 
     /// Sets what tells the server that the messages of a request pass unread.
@@ -333,31 +338,31 @@ impl Context {
     /// is bounded then, and the body as a whole is not, nor the time between two of them. Any other
     /// body stays bounded as a whole.
     pub fn pass_body(&self) {
-        let pass = self.rare.as_ref().and_then(|rare| rare.body_pass.as_ref());
+        let pass = self.0.rare.as_ref().and_then(|rare| rare.body_pass.as_ref());
         pass.into_iter().for_each(BodyPass::pass);
     }
 
     /// The calls that wait for this one; `None` for a call from outside.
     pub fn enclosing(&self) -> Option<&ParentCalls> {
-        self.rare.as_ref()?.enclosing.as_ref()
+        self.0.rare.as_ref()?.enclosing.as_ref()
     }
 
     /// Whether the call arrived by a request of HTTP whose answer may be kept on the way by HTTP's
     /// rules and asked for again by `If-None-Match`.
     pub fn is_conditional(&self) -> bool {
-        self.is_conditional
+        self.0.is_conditional
     }
 
     /// Says whether the caller wants to know when the reply becomes stale.
     ///
     /// The cache then notes what the reply depends on, also where it does not keep the reply.
     pub fn set_watching(&mut self, watching: WatchMode) {
-        self.watching = watching;
+        self.0.watching = watching;
     }
 
     /// Whether the caller wants to know when the reply becomes stale.
     pub fn watching(&self) -> WatchMode {
-        self.watching
+        self.0.watching
     }
 
     /// Adds tokens of consistency that the caller has seen.
@@ -376,20 +381,20 @@ impl Context {
 
     /// Lets [`phase`](Self::phase) reach this observation, in place of another.
     pub fn observe(&mut self, observation: Arc<dyn Observation>) {
-        self.observation = Some(observation);
+        self.0.observation = Some(observation);
     }
 
     /// Who wants to be told the messages of this call, where anybody does.
     #[inline]
     pub fn hears_messages(&self) -> Option<&Arc<dyn Observation>> {
-        self.observation.as_ref().filter(|observation| observation.wants_messages())
+        self.0.observation.as_ref().filter(|observation| observation.wants_messages())
     }
 
     /// Tells whoever observes the request that it reached this phase; nothing when it is not
     /// further than before, or over.
     #[inline]
     pub fn phase(&self, phase: Phase) {
-        if let Some(observation) = &self.observation {
+        if let Some(observation) = &self.0.observation {
             observation.phase(phase);
         }
     }
@@ -397,7 +402,7 @@ impl Context {
     /// Tells whoever observes the request which hosted program is given the call.
     #[inline]
     pub fn program(&self, name: &Arc<str>) {
-        if let Some(observation) = &self.observation {
+        if let Some(observation) = &self.0.observation {
             observation.program(name);
         }
     }
@@ -405,18 +410,18 @@ impl Context {
     /// Request headers; duplicates and their order are kept.
     pub fn headers(&self) -> &Headers {
         self.read(ContextPart::Headers);
-        &self.headers
+        &self.0.headers
     }
 
     /// Request headers, to be changed by a layer or before an outgoing call.
     pub fn headers_mut(&mut self) -> &mut Headers {
         self.read(ContextPart::Headers);
-        &mut self.headers
+        &mut self.0.headers
     }
 
     /// To set a header, which depends on none that came.
     pub(crate) fn headers_to_set(&mut self) -> &mut Headers {
-        &mut self.headers
+        &mut self.0.headers
     }
 
     /// The first value of a header.
@@ -426,11 +431,11 @@ impl Context {
             self.read(ContextPart::Header(&name.to_ascii_lowercase()));
         }
         // Less is compared than would be hashed.
-        if self.headers.keys_len() <= FEW_HEADERS {
+        if self.0.headers.keys_len() <= FEW_HEADERS {
             let named = |known: &HeaderName| known.as_str().eq_ignore_ascii_case(name);
-            return self.headers.iter().find(|(known, _)| named(known)).map(|(_, value)| value);
+            return self.0.headers.iter().find(|(known, _)| named(known)).map(|(_, value)| value);
         }
-        self.headers.get(name)
+        self.0.headers.get(name)
     }
 
     /// All values of a header, in the order in which they came.
@@ -438,15 +443,15 @@ impl Context {
         if self.is_watched() {
             self.read(ContextPart::Header(&name.to_ascii_lowercase()));
         }
-        self.headers.get_all(name).iter()
+        self.0.headers.get_all(name).iter()
     }
 
     /// The point in time after which no answer is wanted. Where an answer is computed for several
     /// callers, none of theirs counts, but how long that may take.
     pub fn deadline(&self) -> Option<Instant> {
-        match self.rare.as_ref().and_then(|rare| rare.watch.as_ref()) {
-            Some(watch) => watch.deadline(self.deadline),
-            None => self.deadline,
+        match self.0.rare.as_ref().and_then(|rare| rare.watch.as_ref()) {
+            Some(watch) => watch.deadline(self.0.deadline),
+            None => self.0.deadline,
         }
     }
 
@@ -458,13 +463,13 @@ impl Context {
     /// The other side of the connection; `None` for a call within the process.
     pub fn peer(&self) -> Option<&Peer> {
         self.read(ContextPart::Peer);
-        self.peer.as_deref()
+        self.0.peer.as_deref()
     }
 
     /// The protocol that the call arrived by; `None` for a call within the process.
     pub fn protocol(&self) -> Option<Protocol> {
         self.read(ContextPart::Protocol);
-        self.protocol
+        self.0.protocol
     }
 
     /// Who calls; `None` when no gate found out, and there is no
@@ -480,7 +485,7 @@ impl Context {
     pub fn caller_kind(&self) -> CallerKind {
         CallerKind {
             is_known: self.known_principal().is_some(),
-            has_certificate: self.peer.as_ref().is_some_and(|peer| !peer.certificates.is_empty()),
+            has_certificate: self.0.peer.as_ref().is_some_and(|peer| !peer.certificates.is_empty()),
         }
     }
 
@@ -489,10 +494,10 @@ impl Context {
     ///
     /// An answer with one of them may be [`Reply::unchanged`](crate::Reply::unchanged).
     pub fn caller_validators(&self) -> Vec<Validator> {
-        let known = self.rare.as_ref().and_then(|rare| rare.held.as_ref());
+        let known = self.0.rare.as_ref().and_then(|rare| rare.held.as_ref());
         match known {
             Some(held) => held.clone(),
-            None if self.is_conditional => if_none_match::of_headers(&self.headers),
+            None if self.0.is_conditional => if_none_match::of_headers(&self.0.headers),
             None => Vec::new(),
         }
     }
@@ -501,20 +506,20 @@ impl Context {
     /// [`caller_validators`](Self::caller_validators) and [`holds_any`](Self::holds_any).
     #[inline]
     pub fn holds_something(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.held.is_some())
-            || self.is_conditional && if_none_match::is_there(&self.headers)
+        self.0.rare.as_ref().is_some_and(|rare| rare.held.is_some())
+            || self.0.is_conditional && if_none_match::is_there(&self.0.headers)
     }
 
     /// Whether the caller holds some reply, whichever it is: `If-None-Match: *` (RFC 9110, section
     /// 13.1.2).
     pub fn holds_any(&self) -> bool {
-        self.is_conditional && if_none_match::is_any(&self.headers)
+        self.0.is_conditional && if_none_match::is_any(&self.0.headers)
     }
 
     /// The tags by which a caller of HTTP says what it holds (`If-None-Match`), to be asked after
     /// the call is on its way.
     pub fn held_tags(&self) -> HeldTags {
-        if self.is_conditional { HeldTags::of(&self.headers) } else { HeldTags::default() }
+        if self.0.is_conditional { HeldTags::of(&self.0.headers) } else { HeldTags::default() }
     }
 
     /// What makes a repeated command harmless: a service stores it in the transaction of the
@@ -530,8 +535,8 @@ impl Context {
     pub fn command_key(&self) -> Result<Option<CommandKey>> {
         self.read(ContextPart::Header(command_key::HEADER));
         self.read(ContextPart::Principal);
-        let known = self.rare.as_ref().and_then(|rare| rare.command.as_ref());
-        let (client, id) = match (command_key::of_headers(&self.headers)?, known) {
+        let known = self.0.rare.as_ref().and_then(|rare| rare.command.as_ref());
+        let (client, id) = match (command_key::of_headers(&self.0.headers)?, known) {
             (Some(id), _) => ("", id),
             (None, Some(command)) => (command.client.as_str(), command.id.as_str()),
             (None, None) => return Ok(None),
@@ -542,7 +547,7 @@ impl Context {
     /// The tokens of consistency that the caller has seen.
     pub fn tokens(&self) -> &Tokens {
         static NONE: Tokens = Tokens::NONE;
-        self.rare.as_ref().map_or(&NONE, |rare| &rare.tokens)
+        self.0.rare.as_ref().map_or(&NONE, |rare| &rare.tokens)
     }
 
     /// Ready once the server drains: a stream without its own end ends by it. Never ready for a
@@ -551,7 +556,7 @@ impl Context {
     /// # Cancel safety
     /// Cancel safe.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
-        let stopping = self.stopping.clone();
+        let stopping = self.0.stopping.clone();
         async move {
             match stopping {
                 Some(stopping) => stopping.fired().await,
@@ -563,23 +568,23 @@ impl Context {
     /// What travels with the request inside the process.
     pub fn extensions(&self) -> &Extensions {
         self.read(ContextPart::Extensions);
-        &self.extensions
+        &self.0.extensions
     }
 
     /// Extensions, to be changed by a gate or a layer.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         self.read(ContextPart::Extensions);
-        &mut self.extensions
+        &mut self.0.extensions
     }
 
     /// What sends interim responses (1xx) to the caller, where that can be done.
     pub fn interim(&self) -> Option<&InterimSender> {
-        self.interim.as_ref()
+        self.0.interim.as_ref()
     }
 
     /// Sets what sends interim responses to the caller.
     pub fn set_interim(&mut self, sender: InterimSender) {
-        self.interim = Some(sender);
+        self.0.interim = Some(sender);
     }
 
     /// The headers, taken out.
@@ -591,7 +596,7 @@ impl Context {
     pub fn into_http(self) -> (Headers, Extensions) {
         self.read(ContextPart::Headers);
         self.read(ContextPart::Extensions);
-        (self.headers, self.extensions)
+        (self.0.headers, self.0.extensions)
     }
 
     /// A context for a call made on behalf of this one: the same deadline, the same trace
@@ -601,10 +606,13 @@ impl Context {
     /// Other headers are not passed on by themselves, since they may hold the caller's credentials.
     #[must_use]
     pub fn outgoing(&self) -> Self {
-        let mut outgoing =
-            Self { deadline: self.deadline(), stopping: self.stopping.clone(), ..Self::default() };
+        let mut outgoing = Self(Box::new(ContextParts {
+            deadline: self.deadline(),
+            stopping: self.0.stopping.clone(),
+            ..ContextParts::default()
+        }));
         for (name, value) in self.trace() {
-            outgoing.headers.append(name, value.clone());
+            outgoing.0.headers.append(name, value.clone());
         }
         outgoing.add_tokens(self.tokens());
         outgoing
@@ -614,32 +622,32 @@ impl Context {
     /// Context).
     pub fn trace(&self) -> impl Iterator<Item = (HeaderName, &HeaderValue)> {
         let is_of_trace = |name: &HeaderName| matches!(name.as_str(), "traceparent" | "tracestate");
-        let of_trace = self.headers.iter().filter(move |(name, _)| is_of_trace(name));
+        let of_trace = self.0.headers.iter().filter(move |(name, _)| is_of_trace(name));
         of_trace.map(|(name, value)| (name.clone(), value))
     }
 
     /// [`principal`](Self::principal), and nobody is told that it was read.
     /// The other side, which is not noted as read.
     pub(crate) fn known_peer(&self) -> Option<&Peer> {
-        self.peer.as_deref()
+        self.0.peer.as_deref()
     }
 
     pub(crate) fn known_principal(&self) -> Option<&Principal> {
-        let rare = self.rare.as_ref()?;
+        let rare = self.0.rare.as_ref()?;
         rare.principal.as_ref().or(rare.default_principal.as_ref())
     }
 
     fn rare(&mut self) -> &mut RareParts {
-        self.rare.get_or_insert_default()
+        self.0.rare.get_or_insert_default()
     }
 
     fn is_watched(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.watch.is_some())
+        self.0.rare.as_ref().is_some_and(|rare| rare.watch.is_some())
     }
 
     #[inline]
     fn read(&self, part: ContextPart<'_>) {
-        if let Some(rare) = &self.rare
+        if let Some(rare) = &self.0.rare
             && let Some(watch) = &rare.watch
         {
             watch.read(part);
@@ -662,10 +670,10 @@ impl fmt::Debug for Context {
         ];
         shown.iter().for_each(|part| self.read(*part));
         f.debug_struct("Context")
-            .field("headers", &self.headers.keys().collect::<Vec<_>>())
-            .field("deadline", &self.deadline)
-            .field("peer", &self.peer)
-            .field("protocol", &self.protocol)
+            .field("headers", &self.0.headers.keys().collect::<Vec<_>>())
+            .field("deadline", &self.0.deadline)
+            .field("peer", &self.0.peer)
+            .field("protocol", &self.0.protocol)
             .field("principal", &self.known_principal())
             .finish_non_exhaustive()
     }

@@ -51,7 +51,10 @@ pub struct HeldTags(Vec<HeaderValue>);
 
 impl HeldTags {
     pub(crate) fn of(headers: &Headers) -> Self {
-        Self(headers.get_all(IF_NONE_MATCH).into_iter().cloned().collect())
+        match is_there(headers) {
+            true => Self(headers.get_all(IF_NONE_MATCH).into_iter().cloned().collect()),
+            false => Self::default(),
+        }
     }
 
     /// Whether there are none.

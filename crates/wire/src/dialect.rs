@@ -132,9 +132,9 @@ impl Format {
     /// Types compare without regard to case (RFC 9110, section 8.3.1). Parameters are ignored, but
     /// for a charset of JSON that is not UTF-8.
     pub(crate) fn of(content_type: &[u8]) -> Option<Self> {
-        let (most, format) = TYPES[0];
-        if content_type == most.as_bytes() {
-            return Some(format);
+        let as_usual = TYPES.iter().find(|(name, _)| content_type == name.as_bytes());
+        if let Some((_, format)) = as_usual {
+            return Some(*format);
         }
         let essence = essence(content_type);
         let known = TYPES.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use tidewire_service::{Codec, Error, Spec, StreamKind};
 
@@ -110,7 +110,8 @@ pub fn negotiate(head: &Head<'_>, method: Option<&Spec>) -> Result<Exchange, Ref
     if head.verb != Method::POST {
         return Err(wrong_verb(head.verb, may_get));
     }
-    let content_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let present = PresentHeaders::of(head.headers);
+    let content_type = present.content_type.map(HeaderValue::as_bytes);
     let Some(format) = content_type.and_then(Format::of) else {
         return Err(wrong_type(content_type, method));
     };
@@ -139,15 +140,18 @@ pub fn negotiate(head: &Head<'_>, method: Option<&Spec>) -> Result<Exchange, Ref
         declared_length: None,
         timeout: None,
     };
-    agree(&mut exchange, head.headers)?;
+    agree(&mut exchange, head.headers, &present)?;
     Ok(exchange)
 }
 
 /// Compression, version and deadline of a POST.
-fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
+fn agree(
+    exchange: &mut Exchange,
+    headers: &HeaderMap,
+    present: &PresentHeaders<'_>,
+) -> Result<(), Refusal> {
     let Format { dialect, framing, .. } = exchange.format;
-    let present = PresentHeaders::of(headers);
-    exchange.declared_length = present.length.then(|| declared_length(headers)).flatten();
+    exchange.declared_length = present.length.and_then(declared_length);
     let refused = |error| Refusal::in_protocol(exchange, error);
     if present.version && dialect == Dialect::Connect {
         let version = headers.get(CONNECT_VERSION).map(HeaderValue::as_bytes);
@@ -190,21 +194,23 @@ fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Which headers that matter are there, of whatever protocol: most requests have few of them, and
-/// one look at every name costs less than looking each of them up.
+/// Which headers that matter are there, of whatever protocol, and the first value of those that
+/// every request has: most requests have few of them, and one look at every name costs less than
+/// looking each of them up.
 #[derive(Default)]
-struct PresentHeaders {
+struct PresentHeaders<'a> {
     version: bool,
     encoding: bool,
     accepted: bool,
     timeout: bool,
-    length: bool,
+    content_type: Option<&'a HeaderValue>,
+    length: Option<&'a HeaderValue>,
 }
 
-impl PresentHeaders {
-    fn of(headers: &HeaderMap) -> Self {
+impl<'a> PresentHeaders<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
         let mut present = Self::default();
-        for name in headers.keys() {
+        for (name, value) in headers {
             match name.as_str() {
                 "connect-protocol-version" => present.version = true,
                 "content-encoding" | "connect-content-encoding" | "grpc-encoding" => {
@@ -214,7 +220,8 @@ impl PresentHeaders {
                     present.accepted = true;
                 }
                 "connect-timeout-ms" | "grpc-timeout" => present.timeout = true,
-                "content-length" => present.length = true,
+                "content-type" => _ = present.content_type.get_or_insert(value),
+                "content-length" => _ = present.length.get_or_insert(value),
                 _ => {}
             }
         }
@@ -266,8 +273,8 @@ pub fn speaks(head: &Head<'_>) -> Option<Dialect> {
     (!is_plain || head.headers.contains_key(CONNECT_VERSION)).then_some(format.dialect)
 }
 
-fn declared_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+fn declared_length(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
 }
 
 impl Refusal {

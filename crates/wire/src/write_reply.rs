@@ -33,8 +33,12 @@ pub struct Response {
 }
 
 /// A body in up to three pieces: a large message is not copied to stand behind its envelope's head.
+/// Most have one, and replies are moved about, so the others are kept aside.
 #[derive(Debug, Clone, Default)]
-pub struct Pieces([Bytes; 3]);
+pub struct Pieces {
+    first: Bytes,
+    others: Option<Box<[Bytes; 2]>>,
+}
 
 /// The end of a reply: the last bytes of its body, and HTTP trailers of gRPC.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +52,8 @@ pub struct ReplyEnd {
 impl Pieces {
     /// How many bytes there are.
     pub fn len(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        let others = self.others.iter().flat_map(|others| others.iter());
+        self.first.len() + others.map(Bytes::len).sum::<usize>()
     }
 
     /// Whether there are none.
@@ -62,14 +67,25 @@ impl Iterator for Pieces {
 
     /// The next piece that is not empty.
     fn next(&mut self) -> Option<Bytes> {
-        let piece = self.0.iter_mut().find(|piece| !piece.is_empty())?;
+        if !self.first.is_empty() {
+            return Some(std::mem::take(&mut self.first));
+        }
+        let piece = self.others.as_mut()?.iter_mut().find(|piece| !piece.is_empty())?;
         Some(std::mem::take(piece))
     }
 }
 
 impl From<Bytes> for Pieces {
-    fn from(bytes: Bytes) -> Self {
-        Self([bytes, Bytes::new(), Bytes::new()])
+    #[inline]
+    fn from(first: Bytes) -> Self {
+        Self { first, others: None }
+    }
+}
+
+impl From<[Bytes; 3]> for Pieces {
+    fn from([first, second, third]: [Bytes; 3]) -> Self {
+        let has_others = !second.is_empty() || !third.is_empty();
+        Self { first, others: has_others.then(|| Box::new([second, third])) }
     }
 }
 
@@ -147,7 +163,7 @@ impl Exchange {
         Ok(Response {
             status: StatusCode::OK,
             headers: self.head_with(headers, encoding),
-            body: Pieces(pieces),
+            body: pieces.into(),
             trailers: closing.trailers,
         })
     }

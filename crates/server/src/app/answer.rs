@@ -73,7 +73,7 @@ impl App {
                         (service, target.with_params(params))
                     }
                     Ok(routes::RouteMatch::Mounted(service, uri)) => {
-                        let uri = uri.unwrap_or_else(|| http.uri.clone());
+                        let uri = uri.map_or_else(|| http.uri.clone(), |uri| *uri);
                         (service, HttpTarget::new(http.method.clone(), uri))
                     }
                     Ok(_) => {

@@ -98,7 +98,8 @@ impl Dispatcher {
         slot: Option<&Arc<Slot>>,
         error: &Error,
     ) -> ResponseFuture {
-        let (parts, body) = self.split(request, slot);
+        let (mut parts, body) = request.into_parts();
+        let body = self.raw_body(&mut parts, body, slot);
         let response = error_response(error).map(ResponseBody::plain);
         self.after_body(parts.version, parts.headers.get(CONTENT_LENGTH), body, response)
     }

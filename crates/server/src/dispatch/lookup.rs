@@ -48,7 +48,7 @@ pub(crate) enum RequestTarget<'a> {
     /// The OpenAPI document of the REST bindings.
     Document,
     /// A plain HTTP service, and the URI that it is to see when that differs.
-    Plain(Cow<'a, Arc<dyn Service>>, PathParams, Option<Uri>, Option<Duration>),
+    Plain(Cow<'a, Arc<dyn Service>>, PathParams, Option<Box<Uri>>, Option<Duration>),
     /// Nothing that is called: what is answered instead.
     Answer(Box<EarlyResponse>),
 }

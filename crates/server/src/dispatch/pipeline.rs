@@ -49,14 +49,15 @@ impl Dispatcher {
         request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,
     ) -> ResponseFuture {
-        let (parts, body) = self.split(request, slot);
+        let (mut parts, body) = request.into_parts();
+        let body = self.raw_body(&mut parts, body, slot);
         let found = self.lookup().find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let context = self.context((&found, None), &verb, headers, extensions);
         match found {
             // Nothing of it is moved about on the way to the service.
             RequestTarget::Plain(service, params, own, _) => {
-                let target = HttpTarget::new(verb, own.unwrap_or(uri)).with_params(params);
+                let target = HttpTarget::new(verb, own.map_or(uri, |own| *own)).with_params(params);
                 self.plain(&**service, target, context, (body, None))
             }
             found => {
@@ -71,7 +72,8 @@ impl Dispatcher {
         request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,
     ) -> ResponseFuture {
-        let (parts, body) = self.split(request, slot);
+        let (mut parts, body) = request.into_parts();
+        let body = self.raw_body(&mut parts, body, slot);
         let app = &self.app;
         let found = self.lookup().find(&parts);
         let target = found.target(&parts);
@@ -167,12 +169,12 @@ impl Dispatcher {
     }
 
     #[inline(always)]
-    pub(crate) fn split(
+    pub(crate) fn raw_body(
         &self,
-        request: Request<Incoming>,
+        parts: &mut Parts,
+        body: Incoming,
         slot: Option<&Arc<Slot>>,
-    ) -> (Parts, RawBody) {
-        let (mut parts, body) = request.into_parts();
+    ) -> RawBody {
         let version = parts.version;
         // Who passes the request on says in which version it came, and sees that by its target.
         let by_target =
@@ -181,8 +183,7 @@ impl Dispatcher {
             parts.extensions.insert(version);
         }
         let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
-        let body = RawBody::new(body, &parts, pace, slot, &self.gathering);
-        (parts, body)
+        RawBody::new(body, parts, pace, slot, &self.gathering)
     }
 
     #[inline(always)]
@@ -212,7 +213,8 @@ impl Dispatcher {
         match found {
             RequestTarget::Plain(service, params, uri, _) => {
                 let InboundRequest { verb, uri: asked, context, body, watch, .. } = request;
-                let target = HttpTarget::new(verb, uri.unwrap_or(asked)).with_params(params);
+                let target =
+                    HttpTarget::new(verb, uri.map_or(asked, |own| *own)).with_params(params);
                 self.plain(&**service, target, context, (body, watch))
             }
             RequestTarget::Method(entry, exchange) => {
@@ -221,7 +223,7 @@ impl Dispatcher {
                 if app.methods_see_host {
                     add_host(&mut request.context, &request.uri);
                 }
-                ResponseFuture::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
+                ResponseFuture::Rpc(RpcCall::new(app, entry, exchange, request))
             }
             RequestTarget::Binding(binding, service, _) => {
                 let app = Arc::clone(&self.app);

@@ -85,8 +85,9 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
 /// Whether a browser may have sent it for a page. Programs send none of these headers, and one look
 /// at every name costs less than looking each of them up.
 fn tells_of_a_page(headers: &HeaderMap) -> bool {
-    let tells = |name: &HeaderName| *name == ORIGIN || *name == SEC_FETCH_SITE;
-    headers.keys().any(|name| tells(name) || AHEAD_OF_TIME.contains(name))
+    headers.keys().any(|name| {
+        matches!(name.as_str(), "origin" | "sec-fetch-site" | "sec-purpose" | "purpose" | "x-moz")
+    })
 }
 
 /// A request that says nothing of its page but, perhaps, in `Referer`.

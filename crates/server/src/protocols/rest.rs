@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
 use tidewire_rest::{Binding, Request, RestOptions};
@@ -29,11 +29,12 @@ use crate::app::App;
 use crate::app::prepare::mark;
 use crate::gate::access::AccessGate;
 use crate::gate::access_error::AccessError;
+use crate::limits::Limits;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::host::add_host;
 use crate::request::inbound::InboundRequest;
-use crate::request::run_call::run;
+use crate::request::run_call::{Run, run};
 use crate::response::error::{error_response, error_response_in};
 use crate::response::page::uncached;
 use crate::socket::prepared::CachedHit;
@@ -153,17 +154,17 @@ impl Transcoder {
     pub(crate) fn run(self, request: InboundRequest) -> impl Future<Output = Response<Body>> {
         let is_head = request.verb == Method::HEAD;
         let is_get = is_head || request.verb == Method::GET;
-        let compresses = self.binding.options().compression;
+        let binding = Arc::clone(&self.binding);
+        let compresses = binding.options().compression;
         let gzip = compresses && compress::accepted(request.context.headers());
-        async move {
-            let answered = self.answer(request).await;
+        self.answer(request).map(move |answered| {
             let RestAnswer { mut response, keeper, hit } =
-                answered.unwrap_or_else(|error| refusal(self.binding.options(), &error).into());
+                answered.unwrap_or_else(|error| refusal(binding.options(), &error).into());
             if is_get {
                 uncached(response.headers_mut());
             }
             let response = if compresses {
-                let kept = keeper.map(|keeper| (keeper, self.binding.format()));
+                let kept = keeper.map(|keeper| (keeper, binding.format()));
                 compress::apply(response, gzip, kept)
             } else {
                 response
@@ -171,10 +172,10 @@ impl Transcoder {
             let mut response = if is_head { without_body(response) } else { response };
             mark(&mut response, hit);
             response
-        }
+        })
     }
 
-    fn answer(&self, inbound: InboundRequest) -> impl Future<Output = Result<RestAnswer>> {
+    fn answer(self, inbound: InboundRequest) -> impl Future<Output = Result<RestAnswer>> {
         let InboundRequest { verb, uri, version, mut context, body, watch, .. } = inbound;
         async move {
             let limits = &self.app.limits;
@@ -195,25 +196,14 @@ impl Transcoder {
             let wants_events = self.binding.wants_events(&verb, context.headers());
             let style = self.binding.style(context.headers());
             let mut command = self.app.commands.command(method);
-            let mut arriving =
-                RequestBody::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
-            let leftover = arriving.leftover(version);
-            let body = match at_once(&mut arriving, method.kind).await? {
-                WithHead::Whole(bytes) => Body::Full(request.message(&bytes)?),
-                WithHead::Part(first) => {
-                    let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
-                    let body = Body::frames(first.chain(arriving));
-                    if streams {
-                        stream::messages(request, body, limits.message_bytes_max)
-                    } else {
-                        one_message(
-                            request,
-                            body,
-                            limits.body_bytes_max,
-                            command.as_mut().map(Command::awaited),
-                        )
-                    }
-                }
+            let counter = watch.map(|watch| watch.counter());
+            let mut leftover = None;
+            let body = if !has_body && !streams {
+                Body::Full(request.message(&[])?)
+            } else {
+                let mut arriving = RequestBody::new(body, counter).limit(body_bytes_max);
+                leftover = arriving.leftover(version);
+                call_body(request, arriving, limits, &mut command).await?
             };
             add_host(&mut context, &uri);
             let held = context.held_tags();
@@ -225,7 +215,10 @@ impl Transcoder {
                 let events = Box::pin(events::response(&self.app, &self.binding, call));
                 return Ok(events.await?.into());
             }
-            let outcome = run(&*self.service, call, command).outcome().await;
+            let outcome = match run(&*self.service, call, command) {
+                Run::Ready(outcome) => outcome.map(|reply| *reply),
+                Run::Pending(waiting) => waiting.await,
+            };
             if let Some(leftover) = leftover {
                 Box::pin(leftover.read_on(limits)).await;
             }
@@ -245,6 +238,30 @@ impl Transcoder {
             Ok(RestAnswer { response, keeper, hit })
         }
     }
+}
+
+/// The body of a call: its message if that came with the head, else what it will come by.
+///
+/// # Errors
+/// Those of what came, and of a message that does not fit.
+async fn call_body(
+    request: Request,
+    mut arriving: RequestBody,
+    limits: &Limits,
+    command: &mut Option<Command>,
+) -> Result<Body> {
+    let kind = request.binding().method().kind;
+    let first = match at_once(&mut arriving, kind).await? {
+        WithHead::Whole(bytes) => return Ok(Body::Full(request.message(&bytes)?)),
+        WithHead::Part(first) => first,
+    };
+    let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
+    let body = Body::frames(first.chain(arriving));
+    if kind.client_streams() {
+        return Ok(stream::messages(request, body, limits.message_bytes_max));
+    }
+    let command = command.as_mut().map(Command::awaited);
+    Ok(one_message(request, body, limits.body_bytes_max, command))
 }
 
 /// What came of a body with its head.

@@ -21,18 +21,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use http::{Response, Version};
-use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
+use http::{Response, Uri, Version};
+use tidewire_service::{Body, Call, Context, Error, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
-use self::request::Messages;
+use self::request::{Looks, Messages};
 pub(crate) use self::response::{error_response, whole};
 use self::response::{many, one};
 use crate::app::App;
 use crate::app::prepare::mark;
-use crate::request::body::{RequestBody, UnreadBody, check_length};
+use crate::request::body::{RawBody, RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::failure_log::log;
 use crate::request::inbound::InboundRequest;
@@ -51,6 +50,8 @@ pub(crate) struct RpcCall {
     entry: Arc<Entry>,
     exchange: Exchange,
     version: Version,
+    /// Until the service is called.
+    context: Option<Context>,
     watch: Option<Watch>,
     /// What the caller of a GET holds.
     held: HeldTags,
@@ -62,62 +63,62 @@ pub(crate) struct RpcCall {
 /// How far a call has come.
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is in a box, and every call begins as the largest"
+    reason = "it is in a box, and most calls begin as the largest"
 )]
 enum Stage {
-    /// Its head was let pass.
-    Begun(Option<InboundRequest>),
-    /// Its message is not there yet; over HTTP/1.1 the library reads it only once it was asked for.
-    Asked(Option<Box<(Context, Messages)>>),
+    /// On to the next one, or over.
+    Moves,
+    /// A GET, whose message is in its URL.
+    Get(Uri),
+    /// It is not called.
+    Refused(Error),
+    /// Its message is on its way; over HTTP/1.1 the library reads it only once it was asked for.
+    Reads(Messages),
     /// The service runs.
     Running(PendingCall),
     /// Something has to be waited for before it is answered.
     Late(BoxedResponse<ResponseBody>),
 }
 
-/// What comes after a stage.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a stage that comes next is a small one, and is written in place"
-)]
-enum StageResult {
-    Stage(Stage),
-    Answer(Response<ResponseBody>),
-}
-
 const TAKEN: &str = "a call is polled until it is answered, once";
 
+/// Each step gives the response, or `None` when it has set the stage of the next one.
 impl RpcCall {
     /// A call whose head was let pass.
     pub(crate) fn new(
         app: Arc<App>,
         entry: Arc<Entry>,
         exchange: Exchange,
-        mut request: InboundRequest,
-    ) -> Self {
-        let version = request.version;
-        let watch = request.watch.take();
+        request: InboundRequest,
+    ) -> Box<Self> {
+        let InboundRequest { uri, version, context, body, watch, .. } = request;
         let held = match exchange.is_get() {
-            true => request.context.held_tags(),
+            true => context.held_tags(),
             false => HeldTags::default(),
         };
-        let stage = Stage::Begun(Some(request));
-        Self { app, entry, exchange, version, watch, held, leftover: None, stage }
+        let mut call = Box::new(Self {
+            app,
+            entry,
+            exchange,
+            version,
+            context: None,
+            watch,
+            held,
+            leftover: None,
+            stage: Stage::Moves,
+        });
+        call.stage = match exchange.is_get() {
+            true => Stage::Get(uri),
+            false => call.reads(&context, body),
+        };
+        call.context = Some(context);
+        call
     }
 
-    /// The message, or what it will come by.
+    /// What the message comes by.
     #[inline]
-    fn begin(&mut self, request: InboundRequest, cx: &mut TaskContext<'_>) -> StageResult {
-        let InboundRequest { uri, context, body, .. } = request;
-        let bytes_max = self.app.limits.message_bytes_max;
-        if self.exchange.is_get() {
-            let message = self.exchange.message_of_get(uri.query(), &self.app.coders, bytes_max);
-            return match message {
-                Ok(message) => self.call(context, Body::Full(message), None),
-                Err(error) => self.ended(Err(error)),
-            };
-        }
-        let requests = match self.exchange.requests(bytes_max) {
+    fn reads(&mut self, context: &Context, body: RawBody) -> Stage {
+        let requests = match self.exchange.requests(self.app.limits.message_bytes_max) {
             Ok(requests) => requests,
             Err(error) => {
                 let limits = &self.app.limits;
@@ -127,73 +128,64 @@ impl RpcCall {
                 if self.version < Version::HTTP_2 && readable {
                     self.leftover = Some(UnreadBody::of(body));
                 }
-                return self.ended(Err(error));
+                return Stage::Refused(error);
             }
         };
         let streams = self.exchange.kind().client_streams();
         let pauses = body.pace.pauses && streams;
         let body = RequestBody::new(body, self.watch.as_ref().map(|watch| watch.counter()));
         let coders = Arc::clone(&self.app.coders);
-        let command = None;
-        let looks = !streams && !body.waits_to_be_asked();
-        let is_fed = false;
-        let mut messages = Messages { body, requests, coders, command, pauses, looks, is_fed };
-        if !looks {
-            return self.call_with(context, messages);
-        }
-        match messages.poll_message(cx) {
-            Poll::Pending if self.version < Version::HTTP_2 => {
-                // What came with the head is there when the library was at work once more.
-                cx.waker().wake_by_ref();
-                StageResult::Stage(Stage::Asked(Some(Box::new((context, messages)))))
-            }
-            looked => self.after_first_read(looked, context, messages),
-        }
+        let looks = match streams || body.waits_to_be_asked() {
+            true => Looks::No,
+            false if self.version < Version::HTTP_2 => Looks::Twice,
+            false => Looks::Once,
+        };
+        Stage::Reads(Messages {
+            body,
+            requests,
+            coders,
+            command: None,
+            pauses,
+            looks,
+            is_fed: false,
+        })
     }
 
-    /// Goes on after the first read of the body.
-    fn after_first_read(
-        &mut self,
-        looked: Poll<Option<Result<Bytes>>>,
-        context: Context,
-        mut messages: Messages,
-    ) -> StageResult {
-        messages.looks = false;
-        match looked {
-            Poll::Ready(Some(Ok(message))) => {
-                self.leftover = messages.body.leftover(self.version);
-                self.call(context, Body::Full(message), None)
-            }
-            Poll::Ready(Some(Err(error))) => {
-                self.leftover = messages.body.leftover(self.version);
-                drop(messages);
-                self.ended(Err(error))
-            }
-            Poll::Ready(None) | Poll::Pending => self.call_with(context, messages),
+    /// Calls the service with the message of a GET.
+    fn get(&mut self, uri: &Uri) -> Option<Response<ResponseBody>> {
+        let bytes_max = self.app.limits.message_bytes_max;
+        match self.exchange.message_of_get(uri.query(), &self.app.coders, bytes_max) {
+            Ok(message) => self.call(Body::Full(message), None),
+            Err(error) => self.ended(Err(error)),
         }
     }
 
     /// Calls the service with messages as they come.
-    fn call_with(&mut self, context: Context, mut messages: Messages) -> StageResult {
+    fn call_with(&mut self, mut messages: Messages) -> Option<Response<ResponseBody>> {
         let mut command = self.app.commands.command(&self.entry.method);
         messages.command = command.as_mut().map(Command::awaited);
+        messages.looks = Looks::No;
         self.leftover = messages.body.leftover(self.version);
-        self.call(context, Body::frames(messages), command)
+        self.call(Body::frames(messages), command)
     }
 
     #[inline]
-    fn call(&mut self, context: Context, body: Body, command: Option<Command>) -> StageResult {
+    fn call(&mut self, body: Body, command: Option<Command>) -> Option<Response<ResponseBody>> {
         let method = &self.entry.method;
         let command = command.or_else(|| self.app.commands.command(method));
+        let context = self.context.take().expect(TAKEN);
         let call = Call::method(method.clone(), context, self.exchange.codec(), body);
         match run(&*self.entry.service, call, command) {
             Run::Ready(outcome) => self.ended(outcome.map(|reply| *reply)),
-            Run::Pending(waiting) => StageResult::Stage(Stage::Running(waiting)),
+            Run::Pending(waiting) => {
+                self.stage = Stage::Running(waiting);
+                None
+            }
         }
     }
 
     /// The call is over; what nobody read of the request is read beside the answer.
-    fn ended(&mut self, outcome: Result<Reply>) -> StageResult {
+    fn ended(&mut self, outcome: Result<Reply>) -> Option<Response<ResponseBody>> {
         let Some(leftover) = self.leftover.take().filter(UnreadBody::is_some) else {
             return self.answer(outcome);
         };
@@ -208,28 +200,27 @@ impl RpcCall {
     fn later(
         &mut self,
         outcome: impl Future<Output = Result<Reply>> + Send + 'static,
-    ) -> StageResult {
+    ) -> Option<Response<ResponseBody>> {
         let Self { app, entry, exchange, version, watch, held, .. } = self;
-        // Whoever answers tells of it.
-        let app = Arc::clone(app);
-        let entry = Arc::clone(entry);
-        let watch = watch.take();
-        let held = held.clone();
-        let exchange = *exchange;
-        let version = *version;
-        StageResult::Stage(Stage::Late(Box::pin(async move {
-            let outcome = outcome.await;
-            let stage = Stage::Begun(None);
-            let mut call =
-                Self { app, entry, exchange, version, watch, held, leftover: None, stage };
-            match call.answer(outcome) {
-                StageResult::Answer(response) => call.report(response),
-                StageResult::Stage(stage) => {
-                    call.stage = stage;
-                    call.await
-                }
+        let mut call = Self {
+            app: Arc::clone(app),
+            entry: Arc::clone(entry),
+            exchange: *exchange,
+            version: *version,
+            context: None,
+            // Whoever answers tells of it.
+            watch: watch.take(),
+            held: held.clone(),
+            leftover: None,
+            stage: Stage::Moves,
+        };
+        self.stage = Stage::Late(Box::pin(async move {
+            match call.answer(outcome.await) {
+                Some(response) => call.report(response),
+                None => call.await,
             }
-        })))
+        }));
+        None
     }
 
     /// The response, told to whoever observes.
@@ -245,29 +236,28 @@ impl RpcCall {
     }
 
     #[cold]
-    fn log(&mut self, error: &tidewire_service::Error) {
+    fn log(&mut self, error: &Error) {
         let path = &self.entry.method.path;
         Watch::within(&mut self.watch, || log(error, path));
     }
 
     /// The response for an outcome.
     #[inline]
-    fn answer(&mut self, outcome: Result<Reply>) -> StageResult {
+    fn answer(&mut self, outcome: Result<Reply>) -> Option<Response<ResponseBody>> {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(error) => {
                 self.log(&error);
-                return StageResult::Answer(error_response(&self.exchange, error));
+                return Some(error_response(&self.exchange, error));
             }
         };
         if self.exchange.is_single_reply() && matches!(reply.body, Body::Stream(_)) {
             return self.later(whole_reply(reply));
         }
-        let response = self.finish(reply).unwrap_or_else(|error| {
+        Some(self.finish(reply).unwrap_or_else(|error| {
             self.log(&error);
             error_response(&self.exchange, error)
-        });
-        StageResult::Answer(response)
+        }))
     }
 
     /// The response for a reply that is not a stream where it has to be one message.
@@ -313,32 +303,45 @@ impl Future for RpcCall {
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            let next = match &mut this.stage {
-                Stage::Begun(request) => {
-                    let request = request.take().expect(TAKEN);
-                    let next = this.begin(request, cx);
-                    if let StageResult::Stage(stage @ Stage::Asked(_)) = next {
-                        this.stage = stage;
-                        return Poll::Pending;
+            let answered = match &mut this.stage {
+                Stage::Reads(messages) if messages.looks != Looks::No => {
+                    let looked = match messages.poll_message(cx) {
+                        Poll::Pending if messages.looks == Looks::Twice => {
+                            messages.looks = Looks::Once;
+                            // What came with the head is there when the library was at work once
+                            // more.
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                        Poll::Pending | Poll::Ready(None) => {
+                            messages.looks = Looks::No;
+                            continue;
+                        }
+                        Poll::Ready(Some(message)) => message,
+                    };
+                    this.leftover = messages.body.leftover(this.version);
+                    this.stage = Stage::Moves;
+                    match looked {
+                        Ok(message) => this.call(Body::Full(message), None),
+                        Err(error) => this.ended(Err(error)),
                     }
-                    next
-                }
-                Stage::Asked(asked) => {
-                    let (context, mut messages) = *asked.take().expect(TAKEN);
-                    let looked = messages.poll_message(cx);
-                    this.after_first_read(looked, context, messages)
                 }
                 Stage::Running(waiting) => {
                     let outcome = ready!(Pin::new(waiting).poll(cx));
                     // With it goes what it did not read of the request.
-                    this.stage = Stage::Begun(None);
+                    this.stage = Stage::Moves;
                     this.ended(outcome)
                 }
-                Stage::Late(late) => StageResult::Answer(ready!(late.as_mut().poll(cx))),
+                Stage::Late(late) => Some(ready!(late.as_mut().poll(cx))),
+                stage => match std::mem::replace(stage, Stage::Moves) {
+                    Stage::Reads(messages) => this.call_with(messages),
+                    Stage::Get(uri) => this.get(&uri),
+                    Stage::Refused(error) => this.ended(Err(error)),
+                    _ => panic!("{TAKEN}"),
+                },
             };
-            match next {
-                StageResult::Stage(stage) => this.stage = stage,
-                StageResult::Answer(response) => return Poll::Ready(this.report(response)),
+            if let Some(response) = answered {
+                return Poll::Ready(this.report(response));
             }
         }
     }

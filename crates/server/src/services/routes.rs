@@ -36,7 +36,7 @@ pub(crate) enum RouteMatch<'a> {
     /// The service of a verb, and the named parts of the path.
     Service(&'a Arc<dyn Service>, PathParams),
     /// What is mounted there, and the URI that it sees if that differs.
-    Mounted(&'a Arc<dyn Service>, Option<Uri>),
+    Mounted(&'a Arc<dyn Service>, Option<Box<Uri>>),
     /// The path is known, the verb is not; these are.
     WrongVerb(String),
     /// No template matches.
@@ -89,7 +89,7 @@ impl Routes {
         let route = matched.value;
         match &route.target {
             RouteTarget::Mount(service, prefix) => {
-                Ok(RouteMatch::Mounted(service, Some(without_prefix(uri, *prefix))))
+                Ok(RouteMatch::Mounted(service, Some(Box::new(without_prefix(uri, *prefix)))))
             }
             RouteTarget::Verbs(verbs) => {
                 let Some(service) = service_for(verbs, verb) else {

@@ -43,22 +43,22 @@ pub(crate) fn accepted(headers: &Headers) -> bool {
 /// The response as it is sent to a client that takes gzip or does not. Of a body that `keeper`
 /// keeps, the compressed form is kept too, as one of this format.
 pub(crate) fn apply(
-    response: Response<Body>,
+    mut response: Response<Body>,
     accepted: bool,
     kept: Option<(Arc<dyn CachedBody>, Format)>,
 ) -> Response<Body> {
-    let is_fixed = is_fixed(response.headers());
-    let is_worth_it = !is_fixed && is_worth_it(&response);
-    let (mut parts, body) = response.into_parts();
+    let is_worth_it = is_worth_it(&response);
     // Whether a 304 stands for a reply that is worth it is not known then, and both say by what
     // they were chosen alike (RFC 9110, section 15.4.5).
-    let has_tag = !is_fixed && parts.headers.contains_key(ETAG);
-    if is_worth_it || has_tag {
-        vary(&mut parts.headers, "accept-encoding");
+    let varies = is_worth_it || response.headers().contains_key(ETAG);
+    if !varies || is_fixed(response.headers()) {
+        return response;
     }
+    vary(response.headers_mut(), "accept-encoding");
     if !accepted || !is_worth_it {
-        return Response::from_parts(parts, body);
+        return response;
     }
+    let (mut parts, body) = response.into_parts();
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     tag_compressed(&mut parts.headers, "gzip");
     let body = match body {

@@ -24,10 +24,19 @@ pub(super) struct Messages {
     pub(super) command: Option<Command>,
     /// Whether nothing has to come between two messages.
     pub(super) pauses: bool,
-    /// Whether it is only looked what is there, so that nothing has to come yet.
-    pub(super) looks: bool,
+    pub(super) looks: Looks,
     /// Whether bytes, or their end, came since there was nothing to read.
     pub(super) is_fed: bool,
+}
+
+/// How often it is still looked what is there of the first message, before it is waited for:
+/// nothing has to come as long as it is looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looks {
+    No,
+    Once,
+    /// Over HTTP/1.1 what came with the head is there when the library was at work once more.
+    Twice,
 }
 
 impl Messages {
@@ -43,7 +52,7 @@ impl Messages {
                 }
             }
             let pauses = self.pauses && !self.requests.is_within_message();
-            self.body.may_pause(pauses || self.looks);
+            self.body.may_pause(pauses || self.looks != Looks::No);
             match ready!(self.body.poll_piece(cx)) {
                 Some(Ok(Frame::Data(data))) => {
                     self.is_fed = true;
