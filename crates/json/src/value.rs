@@ -121,24 +121,19 @@ fn needs_escape(text: &[u8]) -> bool {
         return text.iter().any(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
     };
     let (words, _) = text.as_chunks::<8>();
-    // Nearly no text does, so all of it is looked at without asking after each word.
-    words.iter().fold(escapes(*last), |found, word| found | escapes(*word)) & (ONES << 7) != 0
+    words.iter().any(|word| word_needs_escape(*word)) || word_needs_escape(*last)
 }
 
-/// Has the high bit of such a byte set, of the lowest at least, and of others if there is one.
-///
 /// The high bit of a byte is set in `word - n` and not in `word` when the byte is below `n`, of the
 /// lowest such byte at least.
-fn escapes(word: [u8; 8]) -> u64 {
+fn word_needs_escape(word: [u8; 8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
     let word = u64::from_le_bytes(word);
     let below = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word;
     let quote = below(word ^ (ONES * u64::from(b'"')), 1);
     let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
-    below(word, 0x20) | quote | backslash
+    (below(word, 0x20) | quote | backslash) & (ONES << 7) != 0
 }
-
-/// A one in each byte of a word.
-const ONES: u64 = u64::MAX / 0xff;
 
 pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)

@@ -5,7 +5,7 @@
 //! the path of the offending field: the fast decoder runs first, and only a failure pays for the
 //! one that knows paths.
 
-use buffa::{EncodeError, Message, MessageName, SizeCache};
+use buffa::{Message, MessageName, SizeCache};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,18 +54,9 @@ impl Codec {
     /// of range, for example) or is larger than protobuf's 2 GiB.
     pub fn encode<M: Message + Serialize>(self, message: &M) -> Result<Bytes> {
         match self {
-            Self::Proto => {
-                let mut cache = SizeCache::new();
-                let size = message.compute_size(&mut cache);
-                if size > buffa::MAX_MESSAGE_BYTES {
-                    return Err(Error::internal("the message cannot be encoded")
-                        .with_cause(EncodeError::MessageTooLarge));
-                }
-                // A vector takes single bytes at less cost than a `BytesMut`.
-                let mut bytes = Vec::with_capacity(size as usize);
-                message.write_to(&mut cache, &mut bytes);
-                Ok(bytes.into())
-            }
+            Self::Proto => message
+                .try_encode_to_bytes()
+                .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e)),
             Self::Json => {
                 let mut json = Vec::with_capacity(JSON_BYTES);
                 serde_json::to_writer(&mut json, message).map_err(|e| {

@@ -110,7 +110,10 @@ impl Future for CountedResponse {
         {
             self.activity.requests.set_hit(hit);
         }
-        Poll::Ready(Ok(CountedBody::counted_if_large(response, &self.activity)))
+        if CountedBody::is_large(&response) {
+            response = CountedBody::counted_alone(response, &self.activity);
+        }
+        Poll::Ready(Ok(response))
     }
 }
 

@@ -40,42 +40,32 @@ impl Dispatcher {
                 Err(error) => return self.refuse_head(request, slot, &error),
             },
         };
-        known.answer_caller(request, slot)
-    }
-
-    /// Answers a request whose caller is known by its address.
-    #[inline(always)]
-    fn answer_caller(
-        &self,
-        mut request: Request<Incoming>,
-        slot: Option<&Arc<Slot>>,
-    ) -> ResponseFuture {
-        if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
-            return self.refuse_head(request, slot, &error);
+        if let Err(error) = known.app.hosts.check(request.headers(), request.uri()) {
+            return known.refuse_head(request, slot, &error);
         }
         if request.extensions().get::<OnUpgrade>().is_some()
             && let Some((response, taken)) =
-                upgrade(self.app.cors.as_deref(), &mut request, &self.peer)
+                upgrade(known.app.cors.as_deref(), &mut request, &known.peer)
         {
-            *self.taken.lock() = taken;
+            *known.taken.lock() = taken;
             return ResponseFuture::ready(response);
         }
-        let granted = match &self.app.cors {
+        let granted = match &known.app.cors {
             None => None,
             Some(policy) => match policy.preflight(&request) {
                 Some(response) => return ResponseFuture::ready(response),
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
-        let mut response = if !self.app.watches() {
-            self.pass(request, slot)
+        let mut response = if !known.app.watches() {
+            known.pass(request, slot)
         } else {
-            self.watched(request, slot)
+            known.watched(request, slot)
         };
-        if self.app.faults {
+        if known.app.faults {
             response = ResponseFuture::Late(Box::pin(faults::play(
                 response,
-                self.goes_away.clone(),
+                known.goes_away.clone(),
                 ResponseBody::faulty,
             )));
         }

@@ -57,7 +57,8 @@ impl Dispatcher {
         match found {
             // Nothing of it is moved about on the way to the service.
             RequestTarget::Plain(service, params, own, _) => {
-                let target = HttpTarget::new(verb, own.map_or(uri, |own| *own)).with_params(params);
+                let mut target = HttpTarget::new(verb, own.map_or(uri, |own| *own));
+                target.params = params;
                 self.plain(&**service, target, context, (body, None))
             }
             found => {

@@ -163,13 +163,13 @@ impl Transcoder {
             if is_get {
                 uncached(response.headers_mut());
             }
-            let response = if compresses {
+            if compresses {
                 let kept = keeper.map(|keeper| (keeper, binding.format()));
-                compress::apply(response, gzip, kept)
-            } else {
-                response
-            };
-            let mut response = if is_head { without_body(response) } else { response };
+                compress::apply(&mut response, gzip, kept);
+            }
+            if is_head {
+                leave_body_out(&mut response);
+            }
             mark(&mut response, hit);
             response
         })
@@ -321,10 +321,9 @@ fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
 }
 
 /// The answer to `HEAD`: the length of what `GET` would send, and nothing of it.
-fn without_body(mut response: Response<Body>) -> Response<Body> {
+fn leave_body_out(response: &mut Response<Body>) {
     let body = std::mem::take(response.body_mut());
     if let Some(length) = body.len().filter(|length| *length > 0) {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    response
 }

@@ -31,6 +31,7 @@ pub(crate) use self::response::{error_response, whole};
 use self::response::{many, one};
 use crate::app::App;
 use crate::app::prepare::mark;
+use crate::limits::Limits;
 use crate::request::body::{RawBody, RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::failure_log::log;
@@ -96,59 +97,39 @@ impl RpcCall {
             true => context.held_tags(),
             false => HeldTags::default(),
         };
-        let mut call = Box::new(Self {
-            app,
-            entry,
-            exchange,
-            version,
-            context: None,
-            watch,
-            held,
-            leftover: None,
-            stage: Stage::Moves,
-        });
-        call.stage = match exchange.is_get() {
+        let mut leftover = None;
+        let stage = match exchange.is_get() {
             true => Stage::Get(uri),
-            false => call.reads(&context, body),
-        };
-        call.context = Some(context);
-        call
-    }
-
-    /// What the message comes by.
-    #[inline]
-    fn reads(&mut self, context: &Context, body: RawBody) -> Stage {
-        let requests = match self.exchange.requests(self.app.limits.message_bytes_max) {
-            Ok(requests) => requests,
-            Err(error) => {
-                let limits = &self.app.limits;
-                let readable =
-                    check_length(context.headers().get(CONTENT_LENGTH), limits.body_bytes_max)
-                        .is_ok();
-                if self.version < Version::HTTP_2 && readable {
-                    self.leftover = Some(UnreadBody::of(body));
+            false => match exchange.requests(app.limits.message_bytes_max) {
+                Ok(requests) => {
+                    let streams = exchange.kind().client_streams();
+                    let pauses = body.pace.pauses && streams;
+                    let looks = match streams || body.waits_to_be_asked() {
+                        true => Looks::No,
+                        false if version < Version::HTTP_2 => Looks::Twice,
+                        false => Looks::Once,
+                    };
+                    let counter = watch.as_ref().map(Watch::counter);
+                    let body = RequestBody::new(body, counter);
+                    let coders = Arc::clone(&app.coders);
+                    Stage::Reads(Messages {
+                        body,
+                        requests,
+                        coders,
+                        command: None,
+                        pauses,
+                        looks,
+                        is_fed: false,
+                    })
                 }
-                return Stage::Refused(error);
-            }
+                Err(error) => {
+                    leftover = unread(&context, version, body, &app.limits);
+                    Stage::Refused(error)
+                }
+            },
         };
-        let streams = self.exchange.kind().client_streams();
-        let pauses = body.pace.pauses && streams;
-        let body = RequestBody::new(body, self.watch.as_ref().map(|watch| watch.counter()));
-        let coders = Arc::clone(&self.app.coders);
-        let looks = match streams || body.waits_to_be_asked() {
-            true => Looks::No,
-            false if self.version < Version::HTTP_2 => Looks::Twice,
-            false => Looks::Once,
-        };
-        Stage::Reads(Messages {
-            body,
-            requests,
-            coders,
-            command: None,
-            pauses,
-            looks,
-            is_fed: false,
-        })
+        let context = Some(context);
+        Box::new(Self { app, entry, exchange, version, context, watch, held, leftover, stage })
     }
 
     /// Calls the service with the message of a GET.
@@ -295,6 +276,19 @@ impl RpcCall {
         mark(&mut response, hit);
         Ok(response)
     }
+}
+
+/// What is read beside the answer to a request that is not called.
+#[cold]
+fn unread(
+    context: &Context,
+    version: Version,
+    body: RawBody,
+    limits: &Limits,
+) -> Option<UnreadBody> {
+    let declared = context.headers().get(CONTENT_LENGTH);
+    let is_readable = check_length(declared, limits.body_bytes_max).is_ok();
+    (version < Version::HTTP_2 && is_readable).then(|| UnreadBody::of(body))
 }
 
 impl Future for RpcCall {

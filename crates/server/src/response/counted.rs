@@ -55,13 +55,15 @@ impl<B: CountableBody> CountedBody<B> {
         response.map(|body| Self { body, rest: Bytes::new(), slot, is_counted })
     }
 
-    /// [`counted`](Self::counted) over HTTP/1.1, if it is large.
-    pub(crate) fn counted_if_large(response: Response<B>, activity: &Arc<Activity>) -> Response<B> {
-        if response.body().waiting_bytes() < LARGE_BYTES {
-            return response;
-        }
-        let counted = Self::counted(response, Slot::begin(activity));
-        counted.map(B::counted)
+    /// Whether a response has to be [`counted_alone`](Self::counted_alone).
+    #[inline]
+    pub(crate) fn is_large(response: &Response<B>) -> bool {
+        response.body().waiting_bytes() >= LARGE_BYTES
+    }
+
+    /// [`counted`](Self::counted) over HTTP/1.1, where one reply at a time is on its way.
+    pub(crate) fn counted_alone(response: Response<B>, activity: &Arc<Activity>) -> Response<B> {
+        Self::counted(response, Slot::begin(activity)).map(B::counted)
     }
 
     /// The next piece of what is there.

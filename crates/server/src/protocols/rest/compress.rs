@@ -40,28 +40,28 @@ pub(crate) fn accepted(headers: &Headers) -> bool {
     any
 }
 
-/// The response as it is sent to a client that takes gzip or does not. Of a body that `keeper`
+/// Makes a response what is sent to a client that takes gzip or does not. Of a body that somebody
 /// keeps, the compressed form is kept too, as one of this format.
 pub(crate) fn apply(
-    mut response: Response<Body>,
+    response: &mut Response<Body>,
     accepted: bool,
     kept: Option<(Arc<dyn CachedBody>, Format)>,
-) -> Response<Body> {
-    let is_worth_it = is_worth_it(&response);
+) {
+    let is_worth_it = is_worth_it(response);
     // Whether a 304 stands for a reply that is worth it is not known then, and both say by what
     // they were chosen alike (RFC 9110, section 15.4.5).
     let varies = is_worth_it || response.headers().contains_key(ETAG);
     if !varies || is_fixed(response.headers()) {
-        return response;
+        return;
     }
     vary(response.headers_mut(), "accept-encoding");
     if !accepted || !is_worth_it {
-        return response;
+        return;
     }
-    let (mut parts, body) = response.into_parts();
-    parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    tag_compressed(&mut parts.headers, "gzip");
-    let body = match body {
+    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    tag_compressed(response.headers_mut(), "gzip");
+    let body = std::mem::take(response.body_mut());
+    *response.body_mut() = match body {
         Body::Empty => Body::Empty,
         Body::Full(bytes) => {
             let make = || Ok::<_, Infallible>(whole(&bytes));
@@ -75,7 +75,6 @@ pub(crate) fn apply(
         }
         Body::Stream(frames) => streamed(frames),
     };
-    Response::from_parts(parts, body)
 }
 
 fn is_worth_it(response: &Response<Body>) -> bool {
