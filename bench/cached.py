@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What an answer from memory costs: instructions per request by callgrind, which other work on the
 machine does not change; those of COUNTED requests more, so that starting and connecting cancel out.
+Beside them the allocations of a computed answer.
 
 Three servers on core 0, one thread each (peers/kept): `free` computes each answer with a handler that costs
 nothing, `memo` answers from memory, `bare` is hyper with the bytes of memo's answer. Needs valgrind,
@@ -12,6 +13,8 @@ again, with and without watchers.
 Usage: bench/cached.py [--only PART]
 """
 import argparse, http.client, os, re, struct, subprocess, sys, tempfile
+
+import callgrind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "peers", "target", "release", "kept")
@@ -112,8 +115,8 @@ def counted(arguments, run, folder):
         server = Server(*arguments, under=("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"))
         run(server, requests)
         server.stop()
-        totals.append(int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1)))
-    return (totals[1] - totals[0]) / COUNTED
+        totals.append(callgrind.counts(out))
+    return [(after - before) / COUNTED for before, after in zip(*totals)]
 
 
 def kept_response(how, path, folder):
@@ -135,17 +138,17 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--only", default="")
     options = arguments.parse_args()
-    print("| case | free | memo | memo / free | bare | memo / bare |\n|---|---|---|---|---|---|")
+    print("| case | free | allocations | memo | memo / free | bare | memo / bare |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, (how, path, has_bare) in cells(folder).items():
             if options.only not in name:
                 continue
             run = lambda server, requests: load(server, how, path, requests)
-            free = counted(["free"], run, folder)
-            memo = counted(["memo"], run, folder)
-            row = f"| {name} | {free:,.0f} | {memo:,.0f} | {memo / free:.3f} |"
+            free, allocations = counted(["free"], run, folder)
+            memo, _ = counted(["memo"], run, folder)
+            row = f"| {name} | {free:,.0f} | {allocations:.1f} | {memo:,.0f} | {memo / free:.3f} |"
             if has_bare:
-                bare = counted(["bare", kept_response(how, path, folder)], run, folder)
+                bare, _ = counted(["bare", kept_response(how, path, folder)], run, folder)
                 row += f" {bare:,.0f} | {memo / bare:.3f} |"
             else:
                 row += " | |"
@@ -154,12 +157,12 @@ def main():
             how, path, _ = cells(folder)[name]
             for what, also in (("metrics", "metrics"), ("logged", "metrics and an access log")):
                 if options.only in f"{name}, {also}":
-                    watched = counted([what], lambda server, requests: load(server, how, path, requests), folder)
-                    print(f"| {name}, {also} | | {watched:,.0f} | | | |", flush=True)
+                    watched, _ = counted([what], lambda server, requests: load(server, how, path, requests), folder)
+                    print(f"| {name}, {also} | | | {watched:,.0f} | | | |", flush=True)
         others = {"miss, REST": misses, "change and read, no watcher": changes(0), "change and read, 1 watcher": changes(1), "change and read, 10 watchers": changes(10)}
         for name, run in others.items():
             if options.only in name:
-                print(f"| {name} | | {counted(['memo'], run, folder):,.0f} | | | |", flush=True)
+                print(f"| {name} | | | {counted(['memo'], run, folder)[0]:,.0f} | | | |", flush=True)
 
 
 main()

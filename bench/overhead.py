@@ -7,12 +7,15 @@ that the load generator counted in them. A rate is the server's only if the serv
 time: a run in which one was not is refused at its end. Needs h2load and wrk (Debian: nghttp2-client, wrk).
 
 --shared   the machine has other work: rates mean nothing and are left out, CPU is what it is
---count    instructions per request by callgrind instead, which other work does not change: those of
-           COUNTED requests more, so that starting and connecting cancel out (needs valgrind)
+--count    instructions and allocations per request by callgrind instead, which other work does not
+           change: those of COUNTED requests more, so that starting and connecting cancel out
+           (needs valgrind)
 
 Usage: bench/overhead.py [--rounds N] [--seconds S] [--only PART] [--shared | --count]
 """
 import argparse, json, os, re, statistics, struct, subprocess, sys, tempfile
+
+import callgrind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "peers", "target", "release")
@@ -145,10 +148,10 @@ def counted(name, servers, command, folder):
             running = Server(server, ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"))
             load(command(running.address, requests))
             running.stop()
-            totals.append(int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1)))
-        each = (totals[1] - totals[0]) / int(COUNTED / many)
+            totals.append(callgrind.counts(out))
+        each, allocations = ((after - before) / int(COUNTED / many) for before, after in zip(*totals))
         floor = floor or each
-        print(f"| {name} | {server} | {each:,.0f} | {each / floor:.3f} | {each - floor:,.0f} |", flush=True)
+        print(f"| {name} | {server} | {each:,.0f} | {each / floor:.3f} | {each - floor:,.0f} | {allocations:.1f} |", flush=True)
 
 
 def main():
@@ -161,7 +164,7 @@ def main():
     options = arguments.parse_args()
     columns = ["case", "server", "CPU µs/request, median (min–max)", "ratio", "requests/s, median", "ratio"]
     if options.count:
-        columns = ["case", "server", "instructions/request", "ratio", "over bare hyper"]
+        columns = ["case", "server", "instructions/request", "ratio", "over bare hyper", "allocations"]
     elif options.shared:
         columns = columns[:4]
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
