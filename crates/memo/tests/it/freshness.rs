@@ -114,6 +114,13 @@ fn a_late_read_of_a_value_that_is_another_by_now_leaves_that_a_hit() {
 }
 
 #[test]
+fn a_late_read_that_is_not_right_any_more_leaves_a_value_that_was_made_since_a_hit() {
+    let world = World::new(false);
+    world.remake();
+    assert!(world.leaf.cached(&1).is_some(), "it was made of what is right");
+}
+
+#[test]
 fn a_late_read_of_an_external_source_gives_the_value_a_life() {
     for own in [None, Some(2), Some(60)] {
         let graph = Graph::new();

@@ -232,6 +232,40 @@ fn a_value_that_was_replaced_while_its_function_ran_again_is_no_mismatch() {
 }
 
 #[test]
+fn a_value_that_was_replaced_before_its_function_ran_again_is_no_mismatch() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        rows.read(&key);
+        let value = load.load(SeqCst);
+        async move { value }
+    })
+    .verify(1.0);
+    // It is looked at before the other, and replaces what that was served.
+    let (gate, runs) = (Gate::default(), AtomicU64::new(0));
+    let wait = gate.clone();
+    let other = Memo::infallible_in(&graph, "other", move |_: u64| {
+        let (wait, data, run) = (wait.clone(), data.clone(), runs.fetch_add(1, SeqCst));
+        async move {
+            if run == 1 {
+                wait.pass().await;
+                data.store(2, SeqCst);
+                rows.changed(&1);
+                memo.get(1).await.unwrap();
+            }
+        }
+    })
+    .verify(1.0);
+    (0..2).for_each(|_| now(other.get(1)).map(drop).unwrap());
+    now(memo.get(1)).unwrap();
+    gate.open();
+    assert_eq!(*now(memo.get(1)).unwrap(), 1, "the hit that is verified");
+    assert_eq!((graph.stats().audited, graph.stats().mismatched), (2, 0));
+}
+
+#[test]
 fn what_mismatches_are_reported_to_is_dropped_with_the_graph_or_when_it_is_replaced() {
     let (graph, held) = (Graph::new(), Arc::new(()));
     let report = || {
