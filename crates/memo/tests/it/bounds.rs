@@ -771,19 +771,28 @@ fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
         let done = done.unwrap();
         return assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     }
-    for way in ["changed", "invalidate", "evict", "force_out", "budget"] {
+    /// Unlike any other.
+    struct Alive(#[allow(dead_code)] Arc<()>);
+
+    for way in ["changed", "invalidate", "evict", "ghost", "force_out", "budget"] {
         let graph = Graph::new();
         let rows = Source::<u64>::new_in(&graph, "rows");
         let alive = Arc::<()>::default();
         let value = alive.clone();
-        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
-            let value = value.clone();
+        let memo = Memo::no_cutoff_in(&graph, "memo", move |key: u64| {
+            let value = Alive(value.clone());
             async move {
                 rows.read(&key);
                 Ok::<_, std::io::Error>(value)
             }
         });
         let memo = memo.weigh(|_| 1 << 20);
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            memo.get(key).await.unwrap().version()
+        });
+        if way == "ghost" {
+            now(above.get(1)).unwrap();
+        }
         if way == "budget" {
             graph.set_budget(4 << 20);
         }
@@ -793,7 +802,7 @@ fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
             match way {
                 "changed" => _ = rows.changed(&1),
                 "invalidate" => _ = memo.invalidate(&1),
-                "evict" => _ = memo.evict(&1),
+                "evict" | "ghost" => _ = memo.evict(&1),
                 "force_out" => _ = memo.force_out(&1),
                 _ => {}
             }

@@ -168,16 +168,30 @@ fn a_task_that_read_another_version_than_its_computation_keeps_the_value_from_be
             load.load(SeqCst)
         }
     });
-    let wait = gate.clone();
+    let (wait, store, runs) = (gate.clone(), data.clone(), AtomicU64::new(0));
     let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
-        let wait = wait.clone();
+        let (wait, store, run) = (wait.clone(), store.clone(), runs.fetch_add(1, SeqCst));
         async move {
             let task = scope(async move { *leaf.get(key).await.unwrap() });
             let before = std::thread::spawn(move || now(task)).join().unwrap();
-            wait.pass().await;
+            if key == 1 {
+                wait.pass().await;
+            } else if run == 0 {
+                // In the poll in which it goes on to read.
+                let change = move || {
+                    store.store(2, SeqCst);
+                    rows.changed(&key);
+                };
+                std::thread::spawn(change).join().unwrap();
+            }
             (before, *leaf.get(key).await.unwrap())
         }
     });
+    let get = memo.get(2);
+    assert_eq!(*now(get).unwrap(), (1, 2), "served once, to who asked before the change");
+    assert!(memo.cached(&2).is_none());
+    assert_eq!(*now(memo.get(2)).unwrap(), (2, 2));
+    data.store(1, SeqCst);
     let mut get = memo.get(1);
     assert!(poll(&mut get).is_pending());
     data.store(2, SeqCst);
@@ -647,11 +661,21 @@ fn a_task_knows_that_its_function_and_other_tasks_have_read() {
                     })
                     .await;
                 }
+                // A task has, after this one was made.
+                2 => {
+                    let late = scope(async move { note() });
+                    scope(async move {
+                        rows.read(&key);
+                        read_untracked();
+                    })
+                    .await;
+                    return late.await;
+                }
                 _ => {}
             }
             scope(async move { note() }).await;
         }
     });
-    (0..3).for_each(|key| now(memo.get(key)).map(drop).unwrap());
-    assert_eq!(*seen.lock().unwrap(), [(true, true), (true, true), (false, false)]);
+    (0..4).for_each(|key| now(memo.get(key)).map(drop).unwrap());
+    assert_eq!(*seen.lock().unwrap(), [(true, true), (true, true), (true, true), (false, false)]);
 }

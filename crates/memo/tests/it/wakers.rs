@@ -361,3 +361,32 @@ fn a_waker_whose_clone_or_drop_panics_leaves_the_others_their_answer() {
         assert_eq!(*now(memo.get(1)).unwrap(), 1);
     }
 }
+
+#[test]
+#[allow(unsafe_code)]
+fn who_goes_with_a_waker_whose_drop_panics_leaves_its_turn_to_the_others() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    // So many are told, and put away.
+    let mut idle: Vec<_> = (0..8).map(|_| memo.get(1)).collect();
+    idle.iter_mut().for_each(|get| assert!(poll(get).is_pending()));
+    let (mut bad, mut good, wakes) = (memo.get(1), memo.get(1), Wakes::new());
+    // SAFETY: its functions look at no data.
+    let waker = unsafe { ManuallyDrop::new(Waker::new(std::ptr::null(), PANICS)) };
+    assert!(Pin::new(&mut bad).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(poll_with(&mut good, &wakes).is_pending());
+    gate.open();
+    assert_eq!(wakes.count(), 0, "others were told");
+    LEFT.with(|left| left[1].set(0));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(bad)));
+    LEFT.with(|left| left[1].set(u32::MAX));
+    assert!(wakes.count() > 0);
+    assert_eq!(*now(good).unwrap(), 1);
+}

@@ -32,8 +32,7 @@ use tidewire_service::{Error, Peer, Result};
 
 use crate::gate::cors::Policy;
 
-/// What programs do not send and browsers do, of whoever asks for a page. Texts, since these compare
-/// in fewer steps than names.
+/// What browsers send for a page, and programs do not. Texts compare in fewer steps than names.
 const ORIGIN: &str = "origin";
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
