@@ -20,7 +20,7 @@ pub struct Request {
     binding: Arc<Binding>,
     /// What path and query say, as a message.
     said: Vec<u8>,
-    /// Where the message holds it.
+    /// For a message that holds the type of the body.
     content_type: Option<HeaderValue>,
 }
 

@@ -322,10 +322,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::Wait;
             }
             Err(payload) => {
+                let outcome = Outcome::new(Err(self.panic_error(payload)));
                 // First, since whoever comes while it is dropped asks after the panic.
-                self.panicked(payload);
+                let next = self.rejected(attempt, Candidate::of_panic(outcome));
                 quietly(|| drop(future));
-                return Next::Over;
+                return next;
             }
         };
         let outcome = Outcome::new(result);
@@ -435,9 +436,16 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     #[cold]
     fn panicked(&self, payload: Box<dyn std::any::Any + Send>) {
+        let error = self.panic_error(payload);
+        self.fail(error);
+    }
+
+    #[cold]
+    fn panic_error(&self, payload: Box<dyn std::any::Any + Send>) -> Error {
         self.shared().core.lock().stats.panicked += 1;
-        self.fail(Error::panicked(&self.inner.owner.name, &*payload));
+        let error = Error::panicked(&self.inner.owner.name, &*payload);
         quietly(|| drop(payload));
+        error
     }
 
     /// Everyone who waits gets the error; nothing is memoized.

@@ -49,6 +49,13 @@ pub(crate) struct Candidate<V> {
 }
 
 impl<V> Candidate<V> {
+    /// Of a function that panicked: it may have seen what a change has outdated, so that who came after
+    /// that has it run again.
+    pub(crate) fn of_panic(outcome: Outcome<V>) -> Self {
+        let taint = Taint::UNTRACKED;
+        Self { outcome, equal: false, fingerprint: None, heap_bytes: 0, taint }
+    }
+
     /// Why it is not kept, once the graph has refused it.
     pub(crate) fn refused(&self) -> Taint {
         if self.taint.is_any() { self.taint } else { self.taint.or(Taint::OUTDATED) }

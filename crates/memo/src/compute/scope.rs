@@ -281,11 +281,12 @@ impl<F: Future> Future for ScopedFuture<F> {
             let _entered = FrameGuard::new(Some(&scoped.0));
             future.poll(context)
         };
-        match polled_by.filter(|_| polled.is_ready()) {
-            // Another computation than its own depends on what it does not know.
+        match polled_by {
+            // Another computation than its own depends on what it does not know, also where it does not
+            // wait for it.
             Some(by) if by.asker.get() != scoped.0.asker.get() => by.add_taint(Taint::UNTRACKED),
-            Some(by) => by.take_over(),
-            None => {}
+            Some(by) if polled.is_ready() => by.take_over(),
+            _ => {}
         }
         let is_late = scoped.0.adopted.get().is_some_and(|adopted| adopted.is_closed());
         if is_late && depth::is_outside() {

@@ -571,3 +571,38 @@ fn what_a_function_makes_after_the_key_of_what_it_asks_for_has_panicked_is_not_k
         }
     }
 }
+
+#[test]
+fn a_panic_of_a_run_that_a_change_has_overtaken_is_of_who_asked_before_it() {
+    for strict in [false, true] {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, wait) = (Arc::new(AtomicU64::new(0)), gate.clone());
+        let load = data.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let (load, wait) = (load.clone(), wait.clone());
+            async move {
+                rows.read(&key);
+                let value = load.load(SeqCst);
+                wait.pass().await;
+                assert_ne!(value, 0, "a row that is not there yet");
+                value
+            }
+        });
+        let memo = if strict { memo.strict() } else { memo };
+        let mut before = memo.get(1);
+        assert!(poll(&mut before).is_pending());
+        data.store(1, SeqCst);
+        rows.changed(&1);
+        let mut after = memo.get(1);
+        assert!(poll(&mut after).is_pending());
+        gate.open();
+        let before = now(before);
+        assert!(
+            before.map_or_else(|error| error.kind() == ErrorKind::Panicked, |value| *value == 1)
+        );
+        assert_eq!(*now(after).unwrap(), 1);
+        assert_eq!((graph.stats().panicked, graph.stats().started), (1, 2));
+        assert!(memo.cached(&1).is_some());
+    }
+}

@@ -679,3 +679,36 @@ fn a_task_knows_that_its_function_and_other_tasks_have_read() {
     (0..4).for_each(|key| now(memo.get(key)).map(drop).unwrap());
     assert_eq!(*seen.lock().unwrap(), [(true, true), (true, true), (true, true), (false, false)]);
 }
+
+#[test]
+fn what_does_not_wait_for_a_task_of_another_function_is_not_kept() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let slow = Memo::infallible_in(&graph, "slow", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    let tasks = Tasks::default();
+    let spawns = tasks.clone();
+    let other = Memo::infallible_in(&graph, "other", move |key: u64| {
+        spawns.spawn(scope(async move { slow.get(key).await.map(drop).unwrap() }));
+        async move { key }
+    });
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let tasks = tasks.clone();
+        async move {
+            other.get(key).await.unwrap();
+            // As with a timeout.
+            tasks.run();
+            tasks.0.lock().unwrap().is_empty()
+        }
+    });
+    let value = now(memo.get(1)).unwrap();
+    assert_eq!((*value, value.version()), (false, 0));
+    gate.open();
+    assert!(memo.cached(&1).is_none());
+}

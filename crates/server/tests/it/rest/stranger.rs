@@ -181,6 +181,21 @@ async fn a_body_in_chunks_of_any_size_is_the_same_body() {
 }
 
 #[tokio::test]
+async fn a_connection_goes_on_after_a_body_of_trailers_alone() {
+    let server = start().await;
+    let first = "POST /whole HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+                 transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n";
+    let second = "GET /items/8 HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
+    let address = server.url();
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    stream.write_all([first, second].concat().as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 2, "{answer}");
+    assert!(answer.ends_with(r#"{"text":"8"}"#), "{answer}");
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_refused_before_it_is_rest() {
     let server = start().await;
     for (request, expected) in [
