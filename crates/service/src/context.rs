@@ -626,12 +626,12 @@ impl Context {
         of_trace.map(|(name, value)| (name.clone(), value))
     }
 
-    /// [`principal`](Self::principal), and nobody is told that it was read.
     /// The other side, which is not noted as read.
     pub(crate) fn known_peer(&self) -> Option<&Peer> {
         self.0.peer.as_deref()
     }
 
+    /// [`principal`](Self::principal), and nobody is told that it was read.
     pub(crate) fn known_principal(&self) -> Option<&Principal> {
         let rare = self.0.rare.as_ref()?;
         rare.principal.as_ref().or(rare.default_principal.as_ref())

@@ -288,8 +288,8 @@ impl<F: Future> Future for ScopedFuture<F> {
             Some(by) if polled.is_ready() => by.take_over(),
             _ => {}
         }
-        let is_late = scoped.0.adopted.get().is_some_and(|adopted| adopted.is_closed());
-        if is_late && depth::is_outside() {
+        let is_late = || scoped.0.adopted.get().is_some_and(|adopted| adopted.is_closed());
+        if depth::is_outside() && is_late() {
             // No call looks after what it has read.
             budget::relieve(scoped.0.graph);
         }
