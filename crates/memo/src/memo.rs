@@ -294,7 +294,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     pub fn force_out(&self, key: &K) -> bool {
         let Some(id) = self.inner.id_of(key) else { return false };
         let mut forced = false;
-        self.inner.shared().cascade(|core, walk| {
+        self.inner.shared().force(|core, walk| {
             forced = core.node(id).is_some_and(|node| core.force_out(node, walk));
         });
         forced

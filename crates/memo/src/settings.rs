@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::graph::budget;
 use crate::graph::owner::PROBE_AUDIT;
+use crate::graph::relief;
 use crate::memo::Memo;
 use crate::store::key::Key;
 
@@ -55,7 +55,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         self.inner.owner.queue.budget.set(bytes);
         core.check_budget(shared, Some(&self.inner.owner));
         drop(core);
-        budget::relieve(shared);
+        relief::relieve(shared);
         self
     }
 

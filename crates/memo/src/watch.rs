@@ -189,7 +189,7 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        loop {
+        for _ in 0..ROUNDS_MAX {
             if this.get.is_none() {
                 if this.post.is_closed() {
                     return Poll::Ready(None);
@@ -221,6 +221,9 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
                 return Poll::Ready(item);
             }
         }
+        // It changes whenever it is looked at: others run first.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -298,3 +301,6 @@ impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Notify<K, V> {
 
 /// How often in a row an answer that is older than its call is not yielded.
 const OUTDATED_MAX: u32 = 16;
+
+/// How often one poll of a watch asks for a value that turns out to be no news.
+const ROUNDS_MAX: u32 = 32;

@@ -62,6 +62,8 @@ enum Phase<V: 'static> {
     Running(RunningFuture<V>),
     Settling(Box<(Candidate<V>, Verification)>),
     Holding(Box<(Candidate<V>, Hold)>),
+    /// Its value is not kept, and whoever polls next begins another attempt.
+    Rejected,
     Over,
 }
 
@@ -73,6 +75,8 @@ pub(super) enum Next {
     Wait,
     /// A new attempt.
     Again,
+    /// A new attempt, which is not this caller's.
+    Yield,
 }
 
 /// What [`Attempt::abandon`] gives back, to be dropped outside of every lock.
@@ -123,6 +127,11 @@ impl<V: 'static> Attempt<V> {
     /// Whether nothing is left of it that has a destructor.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
+    }
+
+    /// The next one begins when somebody polls.
+    pub(super) fn rests(&mut self) {
+        self.phase = Phase::Rejected;
     }
 
     /// Stops; the user's future is dropped with what this returns.
@@ -189,6 +198,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             Next::Over => Poll::Ready(()),
             Next::Wait => Poll::Pending,
             Next::Again => self.drive_on(attempt, context),
+            Next::Yield => self.yields(attempt),
         }
     }
 
@@ -206,12 +216,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 }
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
                 Phase::Holding(holding) => self.hold(attempt, holding, context),
+                Phase::Rejected => self.start_rejected(attempt),
                 Phase::Over => Next::Over,
             };
             match next {
                 Next::Over => return Poll::Ready(()),
                 Next::Wait => return Poll::Pending,
                 Next::Again => {}
+                Next::Yield => return self.yields(attempt),
             }
         }
     }

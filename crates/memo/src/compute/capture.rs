@@ -10,12 +10,14 @@ use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::compute::scope::{ScopedReads, TakenReads};
 use crate::graph::flight::Parent;
 use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint};
-use crate::graph::{Shared, ambient};
+use crate::graph::{Shared, ambient, relief};
 use crate::memory::line;
 use crate::store::slots::Id;
 #[cfg(all(feature = "tokio", not(shuttle)))]
@@ -126,8 +128,9 @@ pub(crate) struct Frame {
     pub(crate) asker: Cell<Asker>,
     /// Questions that were asked and not answered; see [`Frame::asks`].
     open: Cell<i32>,
-    /// Of a task on behalf of a computation.
-    is_scoped: bool,
+    /// Of a task on behalf of a computation: the frame where it is polled, if that is of another one. Null for
+    /// that of a function.
+    polled_by: AtomicPtr<Self>,
     /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
     pub(crate) adopted: OnceCell<Arc<ScopedReads>>,
 }
@@ -245,7 +248,7 @@ impl Frame {
             (&raw mut (*frame).taint).write(Cell::new(Taint::default()));
             (&raw mut (*frame).asker).write(Cell::new(0));
             (&raw mut (*frame).open).write(Cell::new(0));
-            (&raw mut (*frame).is_scoped).write(false);
+            (&raw mut (*frame).polled_by).write(AtomicPtr::new(ptr::null_mut()));
             (&raw mut (*frame).adopted).write(OnceCell::new());
         }
     }
@@ -258,7 +261,7 @@ impl Frame {
             taint: Cell::new(Taint::default()),
             asker: Cell::new(0),
             open: Cell::new(0),
-            is_scoped: false,
+            polled_by: AtomicPtr::new(ptr::null_mut()),
             adopted: OnceCell::new(),
         }
     }
@@ -272,7 +275,8 @@ impl Frame {
 
     /// A frame of a task on behalf of the computation of `frame`; see [`crate::compute::scope`].
     pub(crate) fn scoped(frame: &Self, adopted: Arc<ScopedReads>) -> Self {
-        let new = Self { is_scoped: true, ..Self::new(frame.graph, frame.node) };
+        let polled_by = AtomicPtr::new(NOBODY);
+        let new = Self { polled_by, ..Self::new(frame.graph, frame.node) };
         new.asker.set(frame.asker.get());
         _ = new.adopted.set(adopted);
         new
@@ -281,7 +285,26 @@ impl Frame {
     /// The run that reads, to those who ask on behalf of it.
     #[inline]
     pub(crate) fn parent(&self) -> Parent {
+        if self.is_scoped()
+            && let Some(by) = self.polled_by()
+        {
+            return by.parent();
+        }
         Parent { node: self.node, run: self.asker.get() }
+    }
+
+    #[inline]
+    fn is_scoped(&self) -> bool {
+        !self.polled_by.load(Relaxed).is_null()
+    }
+
+    /// The frame where a task is polled that is another computation's, which waits for what the task asks for.
+    #[cold]
+    fn polled_by(&self) -> Option<&Self> {
+        let by = Some(self.polled_by.load(Relaxed)).filter(|by| !ptr::eq(*by, NOBODY))?;
+        // SAFETY: as of `current`; `PolledBy` takes it back before the poll ends.
+        let by = unsafe { &*by };
+        (by.node != Id::NONE).then_some(by)
     }
 
     /// Whether it has nothing that has a destructor.
@@ -317,9 +340,9 @@ impl Frame {
     #[inline]
     pub(crate) fn record(&self, graph: &'static Shared, id: Id, version: u64) {
         if !ptr::eq(graph, self.graph) {
-            return self.foreign();
+            return self.foreign(graph);
         }
-        if self.note(Record { id, version }) && self.is_scoped {
+        if self.note(Record { id, version }) && self.is_scoped() {
             self.hand_over(Ok(Record { id, version }));
         }
     }
@@ -364,7 +387,7 @@ impl Frame {
     pub(crate) fn add_taint(&self, taint: Taint) {
         let before = self.taint.get();
         self.taint.set(before.or(taint));
-        if self.is_scoped && self.taint.get() != before {
+        if self.is_scoped() && self.taint.get() != before {
             self.hand_over(Err(Unkept::new(taint, None)));
         }
     }
@@ -376,7 +399,7 @@ impl Frame {
             return self.add_taint(unkept.taint);
         }
         self.taint.set(self.taint.get().or(unkept.taint));
-        if self.is_scoped {
+        if self.is_scoped() {
             return self.hand_over(Err(unkept));
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
@@ -396,7 +419,7 @@ impl Frame {
     }
 
     fn count_open(&self, more: i32) {
-        match self.adopted.get().filter(|_| self.is_scoped) {
+        match self.adopted.get().filter(|_| self.is_scoped()) {
             Some(adopted) => adopted.count_open(more),
             None => self.open.set(self.open.get() + more),
         }
@@ -404,7 +427,7 @@ impl Frame {
 
     /// The function looked for a value in memory and found none, which may change and will not be told.
     pub(crate) fn misses(&self, key: MissedKey) {
-        if let Some(adopted) = self.adopted.get().filter(|_| self.is_scoped) {
+        if let Some(adopted) = self.adopted.get().filter(|_| self.is_scoped()) {
             return adopted.misses(self.graph, self.node, key);
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
@@ -448,7 +471,7 @@ impl Frame {
     /// Takes over what tasks of the function have read since, so that it stands before what is read next.
     #[cold]
     pub(crate) fn take_over(&self) {
-        let Some(adopted) = self.adopted.get().filter(|_| !self.is_scoped) else { return };
+        let Some(adopted) = self.adopted.get().filter(|_| !self.is_scoped()) else { return };
         let TakenReads { records, unkept, taint } = adopted.take();
         self.taint.set(self.taint.get().or(taint));
         records.into_iter().for_each(|record| _ = self.note(record));
@@ -474,9 +497,26 @@ impl Frame {
     }
 
     #[cold]
-    fn foreign(&self) {
+    fn foreign(&self, graph: &'static Shared) {
         self.add_taint(Taint::UNTRACKED);
         self.graph.core.lock().stats.foreign_reads += 1;
+        relief::relieve_foreign(graph);
+    }
+}
+
+/// Says where a task is polled, until it is dropped.
+pub(crate) struct PolledBy<'f>(&'f Frame);
+
+impl<'f> PolledBy<'f> {
+    pub(crate) fn new(task: &'f Frame, by: &Frame) -> Self {
+        task.polled_by.store(ptr::from_ref(by).cast_mut(), Relaxed);
+        Self(task)
+    }
+}
+
+impl Drop for PolledBy<'_> {
+    fn drop(&mut self) {
+        self.0.polled_by.store(NOBODY, Relaxed);
     }
 }
 
@@ -493,6 +533,8 @@ fn place(id: Id) -> usize {
     (id.slot().wrapping_mul(0x9E37_79B1) >> 7) as usize
 }
 
+/// Where a task is polled that no other computation awaits.
+const NOBODY: *mut Frame = ptr::dangling_mut();
 /// Numbers of askers that are no attempts.
 const CALL: Asker = TASK | THREAD;
 const TASK: Asker = 1 << 63;

@@ -16,8 +16,8 @@ use crate::graph::cycle;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
-use crate::graph::{Shared, budget};
-use crate::memory::depth::{self, Deferred, Level};
+use crate::graph::{Shared, relief};
+use crate::memory::depth::{self, Level};
 use crate::memory::epoch;
 use crate::memory::line::{self, pin};
 use crate::memory::wake::{self, quietly};
@@ -178,7 +178,8 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         match &mut *long {
             Long::Joined(joined) => {
                 if let Some(frame) = capture::current() {
-                    if frame.asker.get() != joined.asker
+                    let waiter = frame.parent().run;
+                    if std::mem::replace(&mut joined.waiter, waiter) != waiter
                         && let Some(cycle) = moved_into(frame, memo, joined)
                     {
                         frame.add_taint(Taint::UNTRACKED);
@@ -411,27 +412,11 @@ fn end<K: Key, V: Send + Sync + 'static>(
 fn settle(shared: &'static Shared, frame: Option<&Frame>) {
     match frame {
         // Inside of a computation, what it has read so far would be the first to go.
-        None if depth::is_outside() => budget::relieve(shared),
-        Some(frame) if !std::ptr::eq(frame.graph, shared) => relieve_later(shared),
+        None if depth::is_outside() => relief::relieve(shared),
+        Some(frame) if !std::ptr::eq(frame.graph, shared) => relief::relieve_foreign(shared),
         _ => {}
     }
     epoch::collect_if_due();
-}
-
-/// Looks after the budget of a graph that another one's functions ask, when the outermost of them is over.
-#[cold]
-fn relieve_later(shared: &'static Shared) {
-    if depth::will_drain() {
-        depth::defer(Box::new(OverBudget(shared)));
-    }
-}
-
-struct OverBudget(&'static Shared);
-
-impl Deferred for OverBudget {
-    fn drive(self: Box<Self>) {
-        budget::relieve(self.0);
-    }
 }
 
 /// A run of its own for a caller who has begun to write since he asked: what he waits for may be held until

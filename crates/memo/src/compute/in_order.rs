@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::compute::capture::{self, Frame};
 use crate::graph::order::Hold;
-use crate::graph::{Graph, Shared, budget};
+use crate::graph::{Graph, Shared, relief};
 use crate::memory::{depth, sync};
 
 /// What a run reads whose result is not memoized, so that it can be held as a value is: until every write
@@ -107,7 +107,7 @@ impl Drop for OrderedReads {
     /// The budget is looked after, which whoever computes does otherwise.
     fn drop(&mut self) {
         if self.frame.is_some() && depth::is_outside() {
-            budget::relieve(self.shared);
+            relief::relieve(self.shared);
         }
     }
 }

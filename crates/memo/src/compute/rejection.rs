@@ -1,5 +1,7 @@
 //! What becomes of an attempt that is not kept: who is served its value all the same, and what runs next.
 
+use std::task::Poll;
+
 use crate::compute::attempt::{Attempt, Next};
 use crate::compute::board::Early;
 use crate::compute::publish::Candidate;
@@ -15,8 +17,9 @@ use crate::memory::wake::quietly;
 use crate::store::error::Error;
 use crate::store::key::Key;
 
-/// Rejected attempts after which a strict memo serves early values after all.
-const STRICT_LIMIT: u32 = 16;
+/// Rejected attempts after which a strict memo serves early values after all, and whoever drives leaves
+/// further ones to others.
+const REJECTIONS_MAX: u32 = 16;
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
@@ -49,12 +52,28 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
         }
         self.serve_early(attempt, &candidate);
+        if attempt.rejections >= REJECTIONS_MAX {
+            Next::Yield
+        } else {
+            self.start_rejected(attempt)
+        }
+    }
+
+    pub(super) fn start_rejected(&self, attempt: &mut Attempt<V>) -> Next {
         let mut core = self.shared().core.lock();
         if self.head.is_finished() {
             return Next::Over;
         }
         self.start_anew(&mut core, attempt);
         Next::Again
+    }
+
+    /// Leaves the next attempt to whoever polls next, so that a caller who has his answer goes with it,
+    /// however often others come and the data changes.
+    pub(super) fn yields(&self, attempt: &mut Attempt<V>) -> Poll<()> {
+        attempt.rests();
+        self.board.lock().wake();
+        Poll::Pending
     }
 
     /// Drops what runs, which waits for itself, and has been overtaken by a change.
@@ -77,7 +96,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {
-        let is_strict = self.inner.options.is_strict() && attempt.rejections < STRICT_LIMIT;
+        let is_strict = self.inner.options.is_strict() && attempt.rejections < REJECTIONS_MAX;
         !(is_strict && candidate.is_mixed())
     }
 
@@ -85,7 +104,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn refusal(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
         let refused = candidate.refused();
         match () {
-            () if attempt.rejections >= STRICT_LIMIT => {
+            () if attempt.rejections >= REJECTIONS_MAX => {
                 let exhausted = Taint::UNTRACKED.or(Taint::DEFERRED).or(Taint::EXHAUSTED);
                 refused.without(Taint::OUTDATED).or(exhausted)
             }

@@ -10,13 +10,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
+use crate::compute::capture::{Frame, FrameGuard, MissedKey, PolledBy, current};
 use crate::compute::own_runs;
 use crate::graph::ambient::Ambient;
 use crate::graph::audits::{self, AuditGuard};
+use crate::graph::late::{ClosedVersion, late};
 use crate::graph::unkept::{Unkept, UnkeptReads};
-use crate::graph::validate::{Record, Taint, Validity, validate};
-use crate::graph::{Shared, budget};
+use crate::graph::validate::{Record, Taint};
+use crate::graph::{Shared, relief};
 use crate::memory::depth;
 use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
@@ -52,16 +53,6 @@ struct Reads {
     closed: Option<ClosedVersion>,
 }
 
-/// What late reads are compared with.
-#[derive(Clone, Copy)]
-struct ClosedVersion {
-    start_tick: u64,
-    /// That of the value that was published.
-    version: u64,
-    /// The attempt announced changes, as the next one will.
-    announces: bool,
-}
-
 impl ScopedReads {
     pub(crate) fn take(&self) -> TakenReads {
         std::mem::take(&mut self.state.lock().new)
@@ -75,11 +66,6 @@ impl ScopedReads {
     /// Whether anything was read so far, taken or not.
     pub(crate) fn has_read(&self) -> bool {
         self.state.lock().has_read
-    }
-
-    /// Whether what is read now comes late.
-    fn is_closed(&self) -> bool {
-        self.state.lock().closed.is_some()
     }
 
     /// A task begins, where so much was read.
@@ -168,47 +154,6 @@ impl ClosingReads<'_> {
     }
 }
 
-/// A read after its value was published becomes a dependency of it all the same; if what was read has
-/// changed since the attempt began, the value is stale.
-///
-/// What cannot be tracked, or was changed by the attempt itself, would be read late again, of a value that is
-/// kept and made stale and, being equal, no news: a watch would ask without end and yield nothing. So the
-/// next value is answered and not kept.
-fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: ClosedVersion) {
-    let mut alarm = None;
-    let is_hopeless = closed.announces || read.is_err_and(|taint| taint.has(Taint::UNTRACKED));
-    let settled = {
-        let mut core = graph.core.lock();
-        core.stats.late_reads += 1;
-        let Some(node) = core.node(id) else { return };
-        let start = closed.start_tick;
-        match read {
-            Ok(record) if node.version() == closed.version => {
-                let depends = core.depend(node, record, start, &mut alarm);
-                core.check_budget(graph, None);
-                depends
-            }
-            // Of a value that is another by now, which that has nothing to do with while it is right.
-            Ok(record) => matches!(validate(&core, &[record], start), Validity::Valid),
-            Err(_) => false,
-        }
-    };
-    alarm.iter().for_each(|alarm| alarm());
-    if !settled {
-        graph.cascade(|core, walk| match core.node(id) {
-            Some(node) if node.version() == closed.version => {
-                if is_hopeless {
-                    node.set_unkept();
-                }
-                core.invalidate(node, walk);
-            }
-            // What was made of the value before it is made anew; what was made of this one is verified.
-            Some(node) => walk.outdate(core, node),
-            None => {}
-        });
-    }
-}
-
 /// Wraps a future so that it can be spawned by a memoized function and is still captured.
 ///
 /// Outside of a computation it does nothing.
@@ -275,7 +220,9 @@ impl<F: Future> Future for ScopedFuture<F> {
             return future.poll(context);
         };
         let polled_by = current();
+        let is_others = |by: &&Frame| by.asker.get() != scoped.0.asker.get();
         let polled = {
+            let _by = polled_by.filter(is_others).map(|by| PolledBy::new(&scoped.0, by));
             let _ambient = ambient.enter_from_elsewhere();
             let _inside = own_runs::Inside::new(runs);
             let _entered = FrameGuard::new(Some(&scoped.0));
@@ -284,14 +231,13 @@ impl<F: Future> Future for ScopedFuture<F> {
         match polled_by {
             // Another computation than its own depends on what it does not know, also where it does not
             // wait for it.
-            Some(by) if by.asker.get() != scoped.0.asker.get() => by.add_taint(Taint::UNTRACKED),
+            Some(by) if is_others(&by) => by.add_taint(Taint::UNTRACKED),
             Some(by) if polled.is_ready() => by.take_over(),
             _ => {}
         }
-        let is_late = || scoped.0.adopted.get().is_some_and(|adopted| adopted.is_closed());
-        if depth::is_outside() && is_late() {
-            // No call looks after what it has read.
-            budget::relieve(scoped.0.graph);
+        if depth::is_outside() {
+            // No call looks after what is read when its run is over.
+            relief::relieve_after(scoped.0.graph, scoped.0.node);
         }
         polled
     }

@@ -31,7 +31,7 @@ use crate::graph::flight::{Parent, WorkHead};
 use crate::graph::owner::Owner;
 use crate::graph::unkept::Unkept;
 use crate::graph::validate::Taint;
-use crate::graph::{self, Shared, budget};
+use crate::graph::{self, Shared, relief};
 use crate::memory::callers::ByCaller;
 use crate::memory::depth::{self, Deferred};
 use crate::memory::epoch;
@@ -76,6 +76,8 @@ pub(crate) struct Participant<K: Key, V: Send + Sync + 'static> {
     caller: u32,
     /// The computation that asked last, and is told when it is answered; 0 for none.
     pub(crate) asker: Asker,
+    /// The run that waits for it as far as the graph knows.
+    pub(crate) waiter: Asker,
     /// Takes no early answer.
     pub(crate) is_patient: bool,
     /// Asks on behalf of a computation that verifies its value: of no caller of that.
@@ -110,7 +112,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
         let work = unsafe { Share::of(running.cast()) };
         let caller = work.head.enter(revision, parent);
-        Participant::new(work, revision, caller, false)
+        Participant::new(work, revision, (caller, parent), false)
     }
 
     /// Starts the first computation of a node that was just made. The caller polls it next.
@@ -138,7 +140,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let work = Share::new(core, inner, node, revision, attempt);
         core.hang(&node.header, work.0.as_ptr().cast());
         work.head.begins_for(core.attempts, parent);
-        Participant::new(work, revision, 0, true)
+        Participant::new(work, revision, (0, parent), true)
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -184,8 +186,22 @@ impl<K, V> Work<K, V> {
 
 impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
     #[inline(always)]
-    fn new(work: Share<K, V>, revision: u64, caller: u32, starts: bool) -> Self {
-        Self { work, revision, caller, asker: 0, is_patient: false, is_for_all: false, starts }
+    fn new(
+        work: Share<K, V>,
+        revision: u64,
+        (caller, parent): (u32, Parent),
+        starts: bool,
+    ) -> Self {
+        Self {
+            work,
+            revision,
+            caller,
+            asker: 0,
+            waiter: parent.run,
+            is_patient: false,
+            is_for_all: false,
+            starts,
+        }
     }
 
     pub(crate) fn caller(&self) -> u32 {
@@ -287,7 +303,7 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
             work.cancelled.store(true, SeqCst);
             work.abandon_if_cancelled();
             if depth::is_outside() {
-                budget::relieve(work.shared());
+                relief::relieve(work.shared());
             }
             // The node is gone, too, and nobody else may come by.
             epoch::collect_if_due();

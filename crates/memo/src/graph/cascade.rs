@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};
-use crate::graph::{Shared, budget, raise_revision};
+use crate::graph::{Shared, raise_revision, relief};
 use crate::memory::fault::{Fault, injected};
 use crate::memory::sync::MutexGuard;
 use crate::memory::{epoch, wake};
@@ -32,6 +32,8 @@ pub(crate) struct Walk {
     whole: Vec<(u16, u32, u64)>,
     deferred: DeferredDrops,
     marked: usize,
+    /// It marks what depends on what is forced out, of which no data has changed.
+    forces: bool,
     /// The tick at which the change began; 0 before its first mark.
     change: u64,
     /// Which change this is, so that its caller knows when somebody else finished it.
@@ -113,9 +115,11 @@ impl Walk {
         let chunk = shared.walk_chunk();
         let mut finished = Vec::new();
         let mut core = shared.core.lock();
-        core.steps += 1;
         if !injected(Fault::TickNotBumpedPerChunk) {
             core.tick += 1;
+        }
+        if !self.forces {
+            core.changed_at = core.tick;
         }
         let mut marked = 0;
         for _ in 0..chunk {
@@ -155,12 +159,15 @@ impl Walk {
             self.step(shared);
             shared.between_chunks();
         }
-        Self::complete();
+        self.complete();
     }
 
     /// The end of a change: from now on, callers are later than it.
-    fn complete() {
-        if !injected(Fault::RevisionBumpedEarly) && !injected(Fault::RevisionNeverBumped) {
+    fn complete(&self) {
+        if !self.forces
+            && !injected(Fault::RevisionBumpedEarly)
+            && !injected(Fault::RevisionNeverBumped)
+        {
             raise_revision();
         }
     }
@@ -209,13 +216,25 @@ impl Shared {
         ChangeAsync { shared: self, marks, begun: false, number: 0, over: false }
     }
 
-    /// Runs `first` under both locks and walks what it marked. For everything that is no source.
+    /// Runs `first` under both locks and walks what it marked: a change of what is no source.
     pub(crate) fn cascade(&self, first: impl FnOnce(&mut Core, &mut Walk)) -> usize {
-        let mut walk = Walk::default();
+        self.walk(Walk::default(), first)
+    }
+
+    /// The same for what goes from memory with what depends on it, and has not changed.
+    pub(crate) fn force(&self, first: impl FnOnce(&mut Core, &mut Walk)) {
+        self.walk(Walk { forces: true, ..Walk::default() }, first);
+    }
+
+    fn walk(&self, mut walk: Walk, first: impl FnOnce(&mut Core, &mut Walk)) -> usize {
         {
             let _held = self.lock_cascade(&mut walk.deferred);
             let mut core = self.core.lock();
-            core.begin_walk();
+            if walk.forces {
+                core.begin_walk();
+            } else {
+                core.begin_change();
+            }
             first(&mut core, &mut walk);
             drop(core);
             walk.finish(self);
@@ -267,7 +286,7 @@ impl Shared {
         if !marks.iter().all(|mark| mark.holds(&core)) {
             return false;
         }
-        core.begin_walk();
+        core.begin_change();
         marks.iter().for_each(|mark| mark.apply(&mut core, walk));
         if injected(Fault::RevisionBumpedEarly) {
             raise_revision();
@@ -280,7 +299,7 @@ impl Shared {
     pub(crate) fn after_change(&self) {
         let waiters = std::mem::take(&mut *self.cascade_waiters.lock());
         waiters.into_iter().for_each(wake::wake);
-        budget::relieve(self);
+        relief::relieve(self);
         epoch::collect_if_due();
     }
 }
@@ -326,7 +345,7 @@ impl ChangeAsync<'_> {
         if !walk.is_done() {
             return Some(false);
         }
-        Walk::complete();
+        walk.complete();
         deferred.take(&mut walk.deferred);
         *held = None;
         Some(mine)

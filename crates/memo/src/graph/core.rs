@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use crate::graph::Shared;
 use crate::graph::ambient;
-use crate::graph::budget::Ledger;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, Event, EventKind, Log};
 use crate::graph::expiry::Expiry;
 use crate::graph::flight::Works;
+use crate::graph::ledger::Ledger;
 use crate::graph::order::Writes;
 use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
@@ -31,8 +31,9 @@ pub(crate) type Lookout = Arc<dyn Fn(&Shared, Instant) -> Option<Instant> + Send
 pub(crate) struct Core {
     /// Raised per change, per changed value published and per chunk of a walk.
     pub(crate) tick: u64,
-    /// Steps of changes so far: between two of them nothing that was right becomes wrong.
-    pub(crate) steps: u64,
+    /// The tick of the last step of a change: since then nothing that was right has become wrong. What was
+    /// forced out since, and made anew, is as it was.
+    pub(crate) changed_at: u64,
     /// Numbers of attempts to compute something, unlike those of other graphs.
     pub(crate) attempts: u64,
     pub(crate) slots: Slots,
@@ -62,7 +63,7 @@ impl Core {
     pub(crate) fn new(first_tick: u64) -> Self {
         Self {
             tick: first_tick,
-            steps: 1,
+            changed_at: first_tick,
             attempts: NEXT_ATTEMPT.fetch_add(ATTEMPTS, Relaxed),
             slots: Slots::new(),
             works: Works::default(),
@@ -96,9 +97,14 @@ impl Core {
     }
 
     /// The first step of a change.
+    pub(crate) fn begin_change(&mut self) {
+        self.begin_walk();
+        self.changed_at = self.tick;
+    }
+
+    /// The first step of any walk.
     pub(crate) fn begin_walk(&mut self) {
         self.tick += 1;
-        self.steps += 1;
         self.stats.walks += 1;
     }
 

@@ -46,8 +46,6 @@ pub(crate) struct WorkHead {
     pub(crate) start_tick: Cell<u64>,
     /// The revision at which it began.
     start_revision: Cell<u64>,
-    /// How many steps ([`Core::steps`]) there were then.
-    start_step: Cell<u64>,
     /// The attempt that runs is to begin anew; see [`crate::graph::cycle`]. Set under the graph lock.
     begins_anew: AtomicU8,
     /// How often one was.
@@ -74,7 +72,6 @@ impl WorkHead {
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
             start_tick: Cell::new(core.tick),
-            start_step: Cell::new(core.steps),
             start_revision: Cell::new(start_revision),
             begins_anew: AtomicU8::new(0),
             begun_anew: Cell::new(0),
@@ -127,8 +124,8 @@ impl WorkHead {
     }
 
     /// Whether something was changed since the attempt that runs began, and it may begin anew.
-    pub(crate) fn is_outrun(&self, steps: u64) -> bool {
-        self.start_step.get() < steps && self.begun_anew.get() < ANEW_MAX
+    pub(crate) fn is_outrun(&self, changed_at: u64) -> bool {
+        self.start_tick.get() < changed_at && self.begun_anew.get() < ANEW_MAX
     }
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
@@ -148,7 +145,6 @@ impl WorkHead {
         self.run.set(run);
         self.rejected.set(false);
         self.start_tick.set(core.tick);
-        self.start_step.set(core.steps);
         self.start_revision.set(start_revision);
         self.late.set(0);
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Poll, Waker};
 
 use crate::graph::deferred::DeferredDrops;
-use crate::graph::{Shared, budget};
+use crate::graph::{Shared, relief};
 use crate::memory::epoch;
 use crate::memory::numbers::Numbers;
 use crate::memory::sync::Mutex;
@@ -253,7 +253,7 @@ impl Shared {
                 self.over_budget.store(true, SeqCst);
             }
         }
-        budget::relieve(self);
+        relief::relieve(self);
         epoch::collect_if_due();
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct UnkeptReads {
     records: Vec<Record>,
     /// Of the answers that were read and are not kept.
     below: Vec<Arc<Self>>,
-    /// The number of steps ([`Core::steps`]) at which all of it was found valid last. Under the graph lock.
+    /// What [`Core::changed_at`] was when all of it was found valid last. Under the graph lock.
     valid_at: AtomicU64,
 }
 
@@ -83,7 +83,7 @@ impl UnkeptReads {
         let mut open: Vec<_> = all.iter().collect();
         let mut found = Vec::new();
         while let Some(list) = open.pop() {
-            if list.valid_at.swap(core.steps, Relaxed) == core.steps {
+            if list.valid_at.swap(core.changed_at, Relaxed) == core.changed_at {
                 continue;
             }
             found.push(list);
@@ -111,5 +111,5 @@ impl Drop for UnkeptReads {
 
 /// So many lists of one run are made one.
 const LISTS: usize = 1024;
-/// Before the first step.
-const NEVER: u64 = 0;
+/// Before the first look.
+const NEVER: u64 = u64::MAX;

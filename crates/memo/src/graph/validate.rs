@@ -1,9 +1,7 @@
 //! Whether what a computation read is still so, and registering it.
 
 use crate::graph::core::Core;
-use crate::graph::expiry::Alarm;
 use crate::memory::fault::{Fault, injected};
-use crate::store::edges::Edges;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
@@ -109,42 +107,6 @@ fn register_some(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<I
         if !known {
             core.add_dependant(dependency, node.id);
         }
-    }
-}
-
-impl Core {
-    /// Adds a dependency to a published node; `false` when the node's value may be older than it.
-    pub(crate) fn depend(
-        &mut self,
-        node: &Header,
-        record: Record,
-        start_tick: u64,
-        alarm: &mut Option<Alarm>,
-    ) -> bool {
-        let Record { id, version } = record;
-        let valid = matches!(validate(self, &[record], start_tick), Validity::Valid);
-        if !valid || version > node.verified.get() {
-            return false;
-        }
-        if node.dependencies(&self.slots).iter().any(|known| known == id) {
-            return true;
-        }
-        let Some(dependency) = self.node(id) else { return false };
-        if dependency.is_external() {
-            node.set_external(true);
-            if let Some(life) = self.bounded_life(node, None) {
-                *alarm = self.expiry.shorten(node.id, life, None);
-            }
-        }
-        self.add_dependant(dependency, node.id);
-        let known = node.dependencies(&self.slots).iter();
-        let all: Vec<Id> = known.chain(std::iter::once(id)).collect();
-        let before = node.dependencies(&self.slots).heap_bytes();
-        let edges = Edges::exact(all.into_iter());
-        let more = edges.heap_bytes() - before;
-        node.set_dependencies(&mut self.slots, edges);
-        self.add_weight(node, more);
-        true
     }
 }
 

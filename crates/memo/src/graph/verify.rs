@@ -231,8 +231,8 @@ fn status(core: &Core, dependency: Id, verified: u64) -> Status {
     }
 }
 
-/// Makes a suspect node current when nothing of which it was made has changed, which is so of most of them;
-/// `false` when that takes more than a look.
+/// Makes a node current, up to now, when nothing of which it was made has changed, which is so of most that
+/// are suspect; `false` when that takes more than a look.
 #[inline]
 pub(crate) fn confirm_unchanged(core: &mut Core, node: &Header) -> bool {
     let (dependencies, verified) = (node.dependencies(&core.slots), node.verified.get());
@@ -256,7 +256,7 @@ fn confirm(core: &mut Core, node: &Header) {
         }
     }
     node.verified.set(core.tick);
-    node.set_state(if node.state() == FADED { GHOST } else { FRESH });
+    node.set_state(if matches!(node.state(), FADED | GHOST) { GHOST } else { FRESH });
     core.stats.verified += 1;
     core.note(EventKind::Verified, node);
 }

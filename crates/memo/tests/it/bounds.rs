@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
-use futures::future::BoxFuture;
-use tidewire_memo::{EventKind, Graph, Memo, OrderedReads, Recording, Source, scope};
+use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{Gate, logged, now, poll, work, yield_once};
+use crate::support::{Gate, logged, now, poll, work};
 
 #[test]
 fn an_evicted_value_with_a_dependant_leaves_a_ghost_that_still_carries_invalidations() {
@@ -734,34 +733,6 @@ fn what_was_spared_for_a_run_goes_when_the_run_is_over_although_nothing_is_kept_
 }
 
 #[test]
-fn what_runs_read_that_are_not_memoized_stays_within_the_budget() {
-    let graph = Graph::new();
-    graph.set_budget(200_000);
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    for key in 0..20_000 {
-        now(OrderedReads::new(&graph).follow(async move { rows.read(&key) }));
-    }
-    assert!(graph.stats().bytes <= 200_000, "{} bytes", graph.stats().bytes);
-}
-
-#[test]
-fn what_functions_of_another_graph_ask_for_stays_within_the_budget() {
-    let (graph, other) = (Graph::new(), Graph::new());
-    graph.set_budget(200_000);
-    let near = Memo::infallible_in(&graph, "near", |key: u64| async move { key });
-    let far =
-        Memo::infallible_in(
-            &other,
-            "far",
-            move |key: u64| async move { *near.get(key).await.unwrap() },
-        );
-    for key in 0..20_000 {
-        now(far.get(key)).unwrap();
-    }
-    assert!(graph.stats().bytes <= 200_000, "{} bytes", graph.stats().bytes);
-}
-
-#[test]
 fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
     const NAME: &str = "bounds::values_that_nobody_can_have_any_more_are_freed_by_their_weight";
     if std::env::var_os("MEMO_ALONE").is_none() {
@@ -809,40 +780,5 @@ fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
             let count = Arc::strong_count(&alive);
             assert!(count < 16, "{way}: after {turn} there are {count} values of a MiB");
         }
-    }
-}
-
-#[test]
-fn what_who_writes_and_who_comes_late_reads_is_bounded_by_the_budget() {
-    const BUDGET: usize = 50_000;
-    let graph = Graph::new();
-    graph.set_budget(BUDGET);
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
-        rows.read(&key);
-        key
-    });
-    let write = rows.write(&0);
-    for key in 1..2_000 {
-        now(memo.get(key)).unwrap();
-        assert!(graph.stats().bytes < 2 * BUDGET, "{key}: {:?}", graph.stats());
-    }
-    write.finish();
-    let task = Arc::<Mutex<Option<BoxFuture<'static, ()>>>>::default();
-    let spawn = task.clone();
-    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
-        let late = scope(async move {
-            for key in 0..2_000 {
-                rows.read(&key);
-                yield_once().await;
-            }
-        });
-        *spawn.lock().unwrap() = Some(Box::pin(late));
-        async move { key }
-    });
-    now(above.get(1)).unwrap();
-    let mut task = task.lock().unwrap().take().unwrap();
-    while poll(&mut task).is_pending() {
-        assert!(graph.stats().bytes < 2 * BUDGET, "{:?}", graph.stats());
     }
 }

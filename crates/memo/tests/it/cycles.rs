@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
-use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source};
+use futures::future::BoxFuture;
+use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
@@ -411,4 +412,89 @@ fn who_drives_a_run_that_is_overtaken_is_woken_although_it_was_polled_a_moment_b
     assert!(wakes.count() > woken);
     let Poll::Ready(Ok(value)) = poll_with(before, wakes) else { panic!("it waits") };
     assert_eq!((*value, *after), (1, 1));
+}
+
+#[test]
+fn a_cycle_through_a_task_that_another_function_awaits_is_an_error() {
+    let graph = Graph::new();
+    let task = Arc::<Mutex<Option<BoxFuture<'static, ErrorKind>>>>::default();
+    let (spawn, take) = (task.clone(), task);
+    let second = Arc::<OnceLock<Memo<u64, u64>>>::default();
+    let asked = second.clone();
+    let first = Memo::infallible_in(&graph, "first", move |key: u64| {
+        let second = *asked.get().unwrap();
+        let task = scope(async move { second.get(key).await.unwrap_err().kind() });
+        *spawn.lock().unwrap() = Some(Box::pin(task));
+        std::future::pending()
+    });
+    let memo = Memo::infallible_in(&graph, "second", move |key: u64| {
+        let task = take.lock().unwrap().take().unwrap();
+        async move {
+            assert_eq!(task.await, ErrorKind::Cycle);
+            key
+        }
+    });
+    second.set(memo).unwrap();
+    let mut spawns = first.get(1);
+    assert!(poll::<tidewire_memo::Get<u64, u64>>(&mut spawns).is_pending());
+    let Poll::Ready(answer) = poll(&mut memo.get(1)) else { panic!("it waits for itself") };
+    assert_eq!(*answer.unwrap(), 1);
+}
+
+#[test]
+fn a_task_that_another_function_gave_up_asks_for_its_own_again() {
+    let graph = Graph::new();
+    let task = Arc::<Mutex<Option<BoxFuture<'static, ErrorKind>>>>::default();
+    let (spawn, lend) = (task.clone(), task.clone());
+    let first = Arc::<OnceLock<Memo<u64, u64>>>::default();
+    let asked = first.clone();
+    let memo = Memo::infallible_in(&graph, "first", move |key: u64| {
+        let first = *asked.get().unwrap();
+        let task = scope(async move {
+            yield_once().await;
+            first.get(key).await.unwrap_err().kind()
+        });
+        *spawn.lock().unwrap() = Some(Box::pin(task));
+        std::future::pending()
+    });
+    first.set(memo).unwrap();
+    let second = Memo::infallible_in(&graph, "second", move |key: u64| {
+        assert!(poll(lend.lock().unwrap().as_mut().unwrap()).is_pending());
+        async move { key }
+    });
+    let mut runs = memo.get(1);
+    assert!(poll::<tidewire_memo::Get<u64, u64>>(&mut runs).is_pending());
+    now(second.get(1)).unwrap();
+    let answer = poll(task.lock().unwrap().as_mut().unwrap());
+    assert_eq!(answer, Poll::Ready(ErrorKind::Cycle), "its function waits for it");
+}
+
+#[test]
+fn a_task_that_waits_for_a_function_which_then_awaits_the_task_is_a_cycle() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let task = Arc::<Mutex<Option<BoxFuture<'static, ErrorKind>>>>::default();
+    let (spawn, take, pass) = (task.clone(), task.clone(), gate.clone());
+    let second = Memo::infallible_in(&graph, "second", move |key: u64| {
+        let (take, pass) = (take.clone(), pass.clone());
+        async move {
+            pass.pass().await;
+            let task = take.lock().unwrap().take().unwrap();
+            assert_eq!(task.await, ErrorKind::Cycle);
+            key
+        }
+    });
+    let asked = second;
+    let first = Memo::infallible_in(&graph, "first", move |key: u64| {
+        let second = asked;
+        let task = scope(async move { second.get(key).await.unwrap_err().kind() });
+        *spawn.lock().unwrap() = Some(Box::pin(task));
+        std::future::pending()
+    });
+    let (mut waits, mut spawns) = (second.get(1), first.get(1));
+    assert!(poll(&mut waits).is_pending());
+    assert!(poll::<tidewire_memo::Get<u64, u64>>(&mut spawns).is_pending());
+    assert!(poll(task.lock().unwrap().as_mut().unwrap()).is_pending());
+    gate.open();
+    let Poll::Ready(answer) = poll(&mut waits) else { panic!("it waits for itself") };
+    assert_eq!(*answer.unwrap(), 1);
 }

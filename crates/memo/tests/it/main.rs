@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod announcing;
+mod bounded_reads;
 mod bounds;
 mod compute;
+mod contention;
 mod cycles;
 mod exactness;
 mod freshness;

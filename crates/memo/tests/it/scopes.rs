@@ -12,7 +12,7 @@ use tidewire_memo::{
     Graph, Memo, Source, has_read, has_read_untracked, is_computing, read_untracked, scope,
 };
 
-use crate::support::{Gate, now, poll};
+use crate::support::{Gate, now, poll, yield_once};
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -101,7 +101,7 @@ fn late(graph: &Graph, rows: Source<u64>, data: &Arc<AtomicU64>, tasks: &Tasks) 
         let data = data.clone();
         tasks.spawn(scope(async move {
             let _ = send.send(data.load(SeqCst));
-            crate::support::yield_once().await;
+            yield_once().await;
             rows.read(&1);
         }));
         async move { receive.await.unwrap() }
@@ -204,38 +204,46 @@ fn a_task_that_read_another_version_than_its_computation_keeps_the_value_from_be
 
 #[test]
 fn a_late_read_of_a_memo_that_was_computed_anew_since_makes_the_published_value_stale() {
-    let graph = Graph::new();
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    let (data, tasks) = (Arc::new(AtomicU64::new(1)), Tasks::default());
-    let (load, leave) = (data.clone(), tasks.clone());
-    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
-        let load = load.clone();
-        async move {
-            rows.read(&key);
-            load.load(SeqCst)
-        }
-    });
-    let load = data.clone();
-    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
-        let (send, receive) = oneshot::channel();
-        let load = load.clone();
-        leave.spawn(scope(async move {
-            let _ = send.send(load.load(SeqCst));
-            crate::support::yield_once().await;
-            leaf.get(key).await.unwrap();
-        }));
-        async move { receive.await.unwrap() }
-    });
-    now(leaf.get(1)).unwrap();
-    let mut get = memo.get(1);
-    assert!(poll(&mut get).is_pending());
-    tasks.run();
-    assert_eq!(*now(get).unwrap(), 1);
-    data.store(2, SeqCst);
-    rows.changed(&1);
-    assert_eq!(*now(leaf.get(1)).unwrap(), 2, "current, and newer than the value");
-    tasks.run();
-    assert!(memo.cached(&1).is_none(), "the value is older than the one that its task read");
+    for change in ["source", "by hand"] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, tasks) = (Arc::new(AtomicU64::new(1)), Tasks::default());
+        let (load, leave) = (data.clone(), tasks.clone());
+        let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            let load = load.clone();
+            async move {
+                rows.read(&key);
+                load.load(SeqCst)
+            }
+        });
+        let load = data.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let (send, receive) = oneshot::channel();
+            let load = load.clone();
+            leave.spawn(scope(async move {
+                let _ = send.send(load.load(SeqCst));
+                yield_once().await;
+                leaf.get(key).await.unwrap();
+            }));
+            async move { receive.await.unwrap() }
+        });
+        now(leaf.get(1)).unwrap();
+        let mut get = memo.get(1);
+        assert!(poll(&mut get).is_pending());
+        tasks.run();
+        assert_eq!(*now(get).unwrap(), 1);
+        data.store(2, SeqCst);
+        match change {
+            "source" => rows.changed(&1),
+            _ => leaf.invalidate(&1),
+        };
+        assert_eq!(*now(leaf.get(1)).unwrap(), 2, "current, and newer than the value");
+        tasks.run();
+        assert!(
+            memo.cached(&1).is_none(),
+            "{change}: the value is older than the one that its task read"
+        );
+    }
 }
 
 #[test]
@@ -320,7 +328,7 @@ fn left(
         let (gate, run, late) = (gate.clone(), runs.fetch_add(1, SeqCst), late.clone());
         if run == 0 {
             tasks.spawn(scope(async move {
-                crate::support::yield_once().await;
+                yield_once().await;
                 late();
             }));
             tasks.run();
@@ -427,7 +435,7 @@ fn a_task_that_looks_late_for_what_is_not_in_memory_makes_the_published_value_st
         let value = read.load(SeqCst);
         spawned.lock().unwrap().push(Box::pin(scope(async move {
             send.send(value).unwrap();
-            crate::support::yield_once().await;
+            yield_once().await;
             assert!(row.cached(&1).is_none());
         })));
         let polled = poll(spawned.lock().unwrap().last_mut().unwrap());
@@ -560,7 +568,7 @@ fn values_that_depend_on_each_other_by_a_late_read_are_made_anew_after_a_change(
     let above = Memo::infallible_in(&graph, "above", move |key: u64| {
         let asks = asks.clone();
         spawns.spawn(scope(async move {
-            crate::support::yield_once().await;
+            yield_once().await;
             asks.get().unwrap().get(key).await.unwrap();
         }));
         spawns.run();
@@ -711,4 +719,47 @@ fn what_does_not_wait_for_a_task_of_another_function_is_not_kept() {
     assert_eq!((*value, value.version()), (false, 0));
     gate.open();
     assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn a_watch_beyond_the_budget_settles_though_tasks_ask_late_for_what_is_not_kept() {
+    for (budget, remembers, reads) in
+        (0..16).map(|n| ([0, 300, 600, 1_000][n % 4], n & 4 != 0, n & 8 != 0))
+    {
+        let graph = Graph::new();
+        graph.set_budget(budget);
+        let (rows, tasks) = (Source::<u64>::new_in(&graph, "rows"), Tasks::default());
+        let mut leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+            if reads {
+                rows.read(&key);
+            }
+            key
+        });
+        if remembers {
+            leaf = leaf.fingerprint(|value| *value);
+        }
+        let spawns = tasks.clone();
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+            let leaf = leaf;
+            spawns.spawn(scope(async move {
+                yield_once().await;
+                leaf.get(key).await.unwrap();
+                leaf.get(key + 1).await.unwrap();
+            }));
+            async move { key }
+        });
+        let mut watch = above.watch(1);
+        let mut turn = || {
+            let yielded = poll(&mut Box::pin(watch.next())).is_ready();
+            tasks.run();
+            yielded
+        };
+        assert!(turn());
+        for _ in 0..6 {
+            assert!(!turn(), "nothing has changed");
+        }
+        let started = graph.stats().started;
+        turn();
+        assert_eq!(graph.stats().started, started, "{budget} {remembers} {reads}: it rests");
+    }
 }

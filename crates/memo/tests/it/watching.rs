@@ -517,3 +517,30 @@ fn a_stream_of_a_closed_memo_ends_as_often_as_it_is_asked() {
         assert!(now(late.next()).is_none() && now(told.next()).is_none());
     }
 }
+
+#[test]
+fn a_watch_of_a_value_whose_drop_changes_it_lets_others_run() {
+    struct Loud(Source<u64>);
+    impl PartialEq for Loud {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            self.0.changed(&1);
+        }
+    }
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "loud", move |key: u64| async move {
+        rows.read(&key);
+        Loud(rows)
+    });
+    let mut watch = memo.watch(1);
+    now(watch.next()).unwrap().unwrap();
+    rows.changed(&1);
+    let (mut next, wakes) = (Box::pin(watch.next()), Wakes::new());
+    assert!(poll_with(&mut next, &wakes).is_pending(), "each is equal to the one before");
+    assert_eq!(wakes.count(), 1, "it goes on later");
+}
