@@ -5,7 +5,6 @@ use crate::graph::core::Core;
 use crate::graph::expiry::Alarm;
 use crate::graph::validate::{Record, Taint, Validity, validate};
 use crate::graph::verify::confirm_unchanged;
-use crate::store::edges::Edges;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
@@ -95,12 +94,7 @@ impl Core {
             }
         }
         self.add_dependant(dependency, node.id);
-        let known = node.dependencies(&self.slots).iter();
-        let all: Vec<Id> = known.chain(std::iter::once(id)).collect();
-        let before = node.dependencies(&self.slots).heap_bytes();
-        let edges = Edges::exact(all.into_iter());
-        let more = edges.heap_bytes() - before;
-        node.set_dependencies(&mut self.slots, edges);
+        let more = node.add_dependency(&mut self.slots, id);
         self.add_weight(node, more);
         true
     }

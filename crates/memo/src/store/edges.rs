@@ -77,7 +77,8 @@ impl Edges {
         self.push_unchecked(id);
     }
 
-    fn push_unchecked(&mut self, id: Id) {
+    /// Appends `id` and keeps all that is there.
+    pub(crate) fn push_unchecked(&mut self, id: Id) {
         if self.capacity == 0 && self.len == 0 {
             self.data = ptr::without_provenance_mut(id.bits() as usize);
             self.len = 1;

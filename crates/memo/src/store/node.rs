@@ -346,6 +346,15 @@ impl Header {
         );
     }
 
+    /// Adds one; returns by how many bytes the list has grown on the heap.
+    pub(crate) fn add_dependency(&self, _: &mut Slots, id: Id) -> usize {
+        // SAFETY: as above.
+        let dependencies = unsafe { &mut *self.dependencies.get() };
+        let before = dependencies.heap_bytes();
+        dependencies.push_unchecked(id);
+        dependencies.heap_bytes() - before
+    }
+
     /// Gives the old list back, to be dropped outside the lock.
     pub(crate) fn set_dependencies(&self, _: &mut Slots, edges: Edges) -> Edges {
         // SAFETY: as above.
