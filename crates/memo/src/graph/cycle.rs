@@ -40,9 +40,7 @@ pub(crate) fn find_current(
         let outrun = cycle.nodes.iter().find_map(|&(owner, node)| {
             // SAFETY: a node of the cycle, alive while the graph lock is held.
             let node = unsafe { &*node };
-            core.flight(node)?
-                .is_outrun(core.changed_at)
-                .then(|| (owner, core.flight_pointer(node)))
+            core.flight(node)?.is_outrun(core).then(|| (owner, core.flight_pointer(node)))
         });
         let Some((owner, work)) = outrun else { return Some(cycle) };
         // SAFETY: the running work of a node of this owner.

@@ -123,9 +123,11 @@ impl WorkHead {
         self.late.get() == 0
     }
 
-    /// Whether something was changed since the attempt that runs began, and it may begin anew.
-    pub(crate) fn is_outrun(&self, changed_at: u64) -> bool {
-        self.start_tick.get() < changed_at && self.begun_anew.get() < ANEW_MAX
+    /// Whether something was changed since the attempt that runs began, or may have been by a write that is not
+    /// announced yet, and it may begin anew.
+    pub(crate) fn is_outrun(&self, core: &Core) -> bool {
+        let is_outrun = self.start_tick.get() < core.changed_at || core.writes.are_open();
+        is_outrun && self.begun_anew.get() < ANEW_MAX
     }
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.

@@ -57,6 +57,11 @@ impl Writes {
         Self { open: Vec::new(), next: 0, waiting: HashMap::new(), limit: LIMIT }
     }
 
+    /// Whether there is one.
+    pub(crate) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Everybody who waits for a write, or writes and waits, looks again.
     pub(crate) fn stop_waiting(&mut self) -> impl Iterator<Item = Waker> + use<> {
         std::mem::take(&mut self.waiting).into_values()

@@ -498,3 +498,43 @@ fn a_task_that_waits_for_a_function_which_then_awaits_the_task_is_a_cycle() {
     let Poll::Ready(answer) = poll(&mut waits) else { panic!("it waits for itself") };
     assert_eq!(*answer.unwrap(), 1);
 }
+
+#[test]
+fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() {
+    let graph = Graph::new();
+    let direction = Source::<u64>::new_in(&graph, "direction");
+    let data = Arc::new(AtomicU64::new(0));
+    let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let asks = this.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, asks) = (load.clone(), asks.clone());
+        async move {
+            direction.read(&1);
+            let asking = load.load(SeqCst);
+            yield_once().await;
+            let other = asks.get().unwrap();
+            Ok::<_, Error>(if asking == key { *other.get(1 - key).await? + 1 } else { 10 })
+        }
+    });
+    this.set(memo).unwrap();
+    let mut first = memo.get(0);
+    assert!(poll(&mut first).is_pending(), "it has read that it asks the second");
+    let write = direction.write(&1);
+    data.store(1, SeqCst);
+    let reader = std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            // Somebody else than who writes.
+            let mut second = memo.get(1);
+            let mut polls = 0;
+            while polls < 10 {
+                assert!(poll(&mut second).is_pending(), "it is held until the write is announced");
+                assert!(poll(&mut first).is_pending());
+                polls += 1;
+            }
+            second
+        });
+        reads.join().unwrap()
+    });
+    write.finish();
+    assert_eq!((*now(first).unwrap(), *now(reader).unwrap()), (10, 11));
+}
