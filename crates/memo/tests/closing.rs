@@ -1,4 +1,5 @@
-//! What a closed memo, source or graph gives back. A binary of its own: its allocator counts.
+//! What is given back: by what is closed, and by what goes on for long. A binary of its own: its allocator
+//! counts.
 #![cfg(not(any(shuttle, miri)))]
 #![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout)]
 
@@ -6,7 +7,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire_memo::{Graph, Memo, Source};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tidewire_memo::{Graph, Memo, Source, scope};
 
 struct Counting;
 
@@ -128,10 +131,119 @@ fn computations_that_are_given_up_leave_nothing_behind() {
     let memo = Memo::infallible_in(&graph, "memo", |_: u64| std::future::pending::<u64>());
     let round = || {
         for key in 0..5_000 {
-            let given_up = futures::FutureExt::now_or_never(memo.get(key % 7));
+            let given_up = FutureExt::now_or_never(memo.get(key % 7));
             assert!(given_up.is_none());
         }
     };
     let bytes = left(4, round);
     assert!(bytes < 5_000, "{bytes} bytes of 5,000 computations are not given back");
+}
+
+/// Returns `Pending` once.
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        match std::mem::replace(&mut paused, true) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+}
+
+/// How the function of a task ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Answered,
+    Failed,
+    GivenUp,
+    NotYet,
+}
+
+#[test]
+fn a_task_that_reads_on_and_on_keeps_no_more_than_the_budget() {
+    const ROUNDS: u64 = 100_000;
+    let _alone = ALONE.lock().unwrap();
+    type Read = fn(Source<u64>, Memo<u64, u64>, u64);
+    let kinds: [(&str, Read); 3] = [
+        ("read", |rows, _, round| rows.read(&round)),
+        ("range", |rows, _, round| rows.range(round..round + 3)),
+        ("cached", |_, memo, round| drop(memo.cached(&(round % 10)))),
+    ];
+    for ((kind, read), end) in kinds.into_iter().flat_map(|kind| {
+        [End::Answered, End::Failed, End::GivenUp, End::NotYet].map(|end| (kind, end))
+    }) {
+        if end == End::NotYet && kind != "cached" {
+            // A value that is made of very much needs to know all of it.
+            continue;
+        }
+        let graph = Graph::new();
+        graph.set_budget(256 << 10);
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+        let task = std::sync::Arc::<std::sync::Mutex<Option<BoxFuture<'static, ()>>>>::default();
+        let spawn = task.clone();
+        let above = Memo::new_in(&graph, "above", move |key: u64| {
+            let reads = async move {
+                for round in 0..ROUNDS {
+                    read(rows, memo, round);
+                    pause().await;
+                }
+            };
+            *spawn.lock().unwrap() = Some(Box::pin(scope(reads)));
+            async move {
+                match end {
+                    End::Answered => Ok(key),
+                    End::Failed => Err("injected"),
+                    End::GivenUp | End::NotYet => std::future::pending().await,
+                }
+            }
+        });
+        let mut get = above.get(1);
+        let answered = (&mut get).now_or_never().is_some();
+        assert_eq!(answered, matches!(end, End::Answered | End::Failed));
+        let _waits = (end == End::NotYet).then_some(get);
+        let mut task = task.lock().unwrap().take().unwrap();
+        let before = IN_USE.load(SeqCst);
+        while (&mut task).now_or_never().is_none() {}
+        let kept = IN_USE.load(SeqCst).saturating_sub(before);
+        assert!(kept < 2 << 20, "{kind}, {end:?}: {kept} bytes are kept of {ROUNDS} reads");
+    }
+}
+
+#[test]
+fn a_function_that_looks_on_and_on_for_what_is_not_there_keeps_each_key_once() {
+    let _alone = ALONE.lock().unwrap();
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        for round in 0..100_000 {
+            assert!(memo.cached(&(round % 10)).is_none());
+            pause().await;
+        }
+        key
+    });
+    let mut get = above.get(1);
+    let before = IN_USE.load(SeqCst);
+    let mut most = 0;
+    while (&mut get).now_or_never().is_none() {
+        most = most.max(IN_USE.load(SeqCst).saturating_sub(before));
+    }
+    assert!(most < 100_000, "{most} bytes");
+}
+
+#[test]
+fn errors_that_are_kept_count_for_their_message() {
+    let _alone = ALONE.lock().unwrap();
+    let graph = Graph::new();
+    graph.set_budget(1 << 20);
+    let memo = Memo::<u64, u64>::new_in(&graph, "memo", |key: u64| async move {
+        Err(format!("{key} is not there: {}", "x".repeat(4_096)))
+    })
+    .error_ttl(std::time::Duration::from_secs(60));
+    let before = IN_USE.load(SeqCst);
+    (0..2_000).for_each(|key| _ = futures::executor::block_on(memo.get(key)).unwrap_err());
+    let kept = IN_USE.load(SeqCst).saturating_sub(before);
+    assert!(kept < 6 << 20, "{kept} bytes are kept with a budget of 1 MiB");
 }

@@ -7,13 +7,14 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::collections::HashSet;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::compute::scope::{ScopedReads, TakenReads};
+use crate::compute::scope::{Adopted, Stage, TakenReads};
 use crate::graph::flight::Parent;
 use crate::graph::unkept::{Unkept, UnkeptReads};
 use crate::graph::validate::{Record, Taint};
@@ -37,7 +38,7 @@ pub(crate) struct Records {
 #[derive(Default)]
 struct More {
     /// Keys that the function looked for and did not find in memory, by memo and hash.
-    missed: Vec<MissedKey>,
+    missed: HashSet<MissedKey>,
     /// What was read that is not kept was made of this.
     unkept: Vec<Arc<UnkeptReads>>,
     /// All of them.
@@ -78,6 +79,13 @@ impl Records {
             None => self.push_to_many(record),
         }
         self.count += 1;
+    }
+
+    /// Forgets them where they are very many.
+    fn forget_many(&mut self) {
+        if self.count > NOTED_MAX {
+            self.count = 0;
+        }
     }
 
     pub(crate) fn push_unkept(&mut self, reads: Arc<UnkeptReads>) {
@@ -132,7 +140,7 @@ pub(crate) struct Frame {
     /// that of a function.
     polled_by: AtomicPtr<Self>,
     /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
-    pub(crate) adopted: OnceCell<Arc<ScopedReads>>,
+    pub(crate) adopted: OnceCell<Adopted>,
 }
 
 /// The frame of the computation that is being polled on this thread; `None` outside.
@@ -274,7 +282,7 @@ impl Frame {
     }
 
     /// A frame of a task on behalf of the computation of `frame`; see [`crate::compute::scope`].
-    pub(crate) fn scoped(frame: &Self, adopted: Arc<ScopedReads>) -> Self {
+    pub(crate) fn scoped(frame: &Self, adopted: Adopted) -> Self {
         let polled_by = AtomicPtr::new(NOBODY);
         let new = Self { polled_by, ..Self::new(frame.graph, frame.node) };
         new.asker.set(frame.asker.get());
@@ -432,14 +440,14 @@ impl Frame {
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
         let records = unsafe { &mut *self.records.get() };
-        records.more.get_or_insert_default().missed.push(key);
+        records.more.get_or_insert_default().missed.insert(key);
     }
 
     /// It asks for the value that it did not find, and depends on that.
     pub(crate) fn makes_good(&self, key: MissedKey) {
         // SAFETY: as above.
         if let Some(more) = unsafe { &mut *self.records.get() }.more.as_mut() {
-            more.missed.retain(|missed| *missed != key);
+            more.missed.remove(&key);
         }
         self.adopted.get().into_iter().for_each(|adopted| adopted.makes_good(key));
     }
@@ -463,8 +471,11 @@ impl Frame {
 
     #[cold]
     fn hand_over(&self, read: Result<Record, Box<Unkept>>) {
-        if let Some(adopted) = self.adopted.get() {
-            adopted.add(self.graph, self.node, read);
+        let Some(adopted) = self.adopted.get() else { return };
+        if adopted.add(self.graph, self.node, read) != Stage::Open {
+            // Noted is what need not be handed over again, which does no harm where nobody collects it.
+            // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
+            unsafe { &mut *self.records.get() }.forget_many();
         }
     }
 
@@ -539,6 +550,8 @@ const NOBODY: *mut Frame = ptr::dangling_mut();
 const CALL: Asker = TASK | THREAD;
 const TASK: Asker = 1 << 63;
 const THREAD: Asker = 1 << 62;
+/// Records of a task that are not forgotten although its function is over.
+const NOTED_MAX: usize = 1024;
 /// Records without an allocation.
 const FEW: usize = 4;
 /// Up to this many dependencies a search beats an index.

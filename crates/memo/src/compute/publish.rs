@@ -92,16 +92,19 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
         let equal = has_old && self.is_equal(&outcome)?;
         let options = &self.inner.options;
-        let (mut fingerprint, mut heap_bytes) = (None, 0);
-        if let Ok(new) = outcome.result() {
-            fingerprint = options.fingerprint(new);
-            if let Some(fingerprint) = fingerprint {
-                outcome.head().set_fingerprint(fingerprint);
+        let mut fingerprint = None;
+        let heap_bytes = match outcome.result() {
+            Ok(new) => {
+                fingerprint = options.fingerprint(new);
+                if let Some(fingerprint) = fingerprint {
+                    outcome.head().set_fingerprint(fingerprint);
+                }
+                // Without equality nothing is cut off, evicted or not.
+                fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
+                options.heap_bytes(new)
             }
-            // Without equality nothing is cut off, evicted or not.
-            fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
-            heap_bytes = options.heap_bytes(new);
-        }
+            Err(error) => error.heap_bytes(),
+        };
         Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint: Taint::default() })
     }
 

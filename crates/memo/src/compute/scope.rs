@@ -6,6 +6,7 @@
 //! computation was published becomes a dependency late; if it has changed by then, the value is stale.
 #![allow(unsafe_code)]
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -49,8 +50,56 @@ struct Reads {
     taint: Taint,
     /// See [`Frame::asks`].
     open: i32,
-    missed: Vec<MissedKey>,
-    closed: Option<ClosedVersion>,
+    missed: HashSet<MissedKey>,
+    stage: Stage,
+}
+
+/// How far the attempt is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    #[default]
+    Open,
+    /// Its value was published: what comes from now on comes late.
+    Closed(ClosedVersion),
+    /// Nothing was made of it that is kept, so that nothing depends on what tasks read.
+    Over,
+}
+
+/// A share of what tasks of an attempt have read. That of the function is dropped when the attempt is over.
+#[derive(Default)]
+pub(crate) struct Adopted {
+    reads: Arc<ScopedReads>,
+    is_tasks: bool,
+}
+
+impl Adopted {
+    /// That of a task.
+    fn of_task(&self) -> Self {
+        Self { reads: self.reads.clone(), is_tasks: true }
+    }
+}
+
+impl std::ops::Deref for Adopted {
+    type Target = ScopedReads;
+
+    fn deref(&self) -> &ScopedReads {
+        &self.reads
+    }
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if self.is_tasks {
+            return;
+        }
+        let mut reads = self.reads.state.lock();
+        if reads.stage == Stage::Open {
+            reads.stage = Stage::Over;
+            let left = (std::mem::take(&mut reads.new), std::mem::take(&mut reads.missed));
+            drop(reads);
+            drop(left);
+        }
+    }
 }
 
 impl ScopedReads {
@@ -89,51 +138,55 @@ impl ScopedReads {
 
     /// A task looked for what is not in memory.
     pub(crate) fn misses(&self, graph: &'static Shared, node: Id, key: MissedKey) {
-        let closed = {
+        let stage = {
             let mut reads = self.state.lock();
-            if reads.closed.is_none() {
-                reads.missed.push(key);
+            if reads.stage == Stage::Open {
+                reads.missed.insert(key);
             }
-            reads.closed
+            reads.stage
         };
         // Nobody will tell that it is there.
-        if let Some(closed) = closed {
+        if let Stage::Closed(closed) = stage {
             late(graph, node, Err(Taint::UNTRACKED), closed);
         }
     }
 
     pub(crate) fn makes_good(&self, key: MissedKey) {
-        self.state.lock().missed.retain(|missed| *missed != key);
+        self.state.lock().missed.remove(&key);
     }
 
-    /// Adds a read, or a taint.
-    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Box<Unkept>>) {
+    /// Adds a read, or a taint; returns how far the attempt was.
+    pub(crate) fn add(
+        &self,
+        graph: &'static Shared,
+        node: Id,
+        read: Result<Record, Box<Unkept>>,
+    ) -> Stage {
         let (read, made_of) = match read {
             Ok(record) => (Ok(record), None),
             Err(unkept) => (Err(unkept.taint), unkept.reads),
         };
-        let closed = {
+        let stage = {
             let mut reads = self.state.lock();
-            if reads.closed.is_none() {
+            reads.has_read |= read.is_ok();
+            reads.taint = reads.taint.or(read.err().unwrap_or_default());
+            if reads.stage == Stage::Open {
                 match read {
-                    Ok(record) => {
-                        reads.has_read = true;
-                        reads.new.records.push(record);
-                    }
-                    Err(taint) => {
-                        reads.taint = reads.taint.or(taint);
-                        reads.new.taint = reads.new.taint.or(taint);
-                    }
+                    Ok(record) => reads.new.records.push(record),
+                    Err(taint) => reads.new.taint = reads.new.taint.or(taint),
                 }
                 made_of.into_iter().for_each(|made_of| made_of.add(&mut reads.new.unkept));
             }
-            reads.closed
+            reads.stage
         };
         // What a task changes late marks the value by itself.
         let counts = read.err().is_none_or(Taint::is_any);
-        if let Some(closed) = closed.filter(|_| counts) {
+        if let Stage::Closed(closed) = stage
+            && counts
+        {
             late(graph, node, read, closed);
         }
+        stage
     }
 }
 
@@ -150,7 +203,7 @@ impl ClosingReads<'_> {
 
     /// The value was published: what comes from now on comes late.
     pub(crate) fn close(mut self, start_tick: u64, version: u64, announces: bool) {
-        self.0.closed = Some(ClosedVersion { start_tick, version, announces });
+        self.0.stage = Stage::Closed(ClosedVersion { start_tick, version, announces });
     }
 }
 
@@ -168,9 +221,9 @@ impl ClosingReads<'_> {
 /// ```
 pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
-        let adopted = frame.adopted.get_or_init(Arc::default);
+        let adopted = frame.adopted.get_or_init(Adopted::default);
         adopted.begin(!frame.records().is_empty(), frame.taint());
-        let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
+        let frame = ScopedFrame(Frame::scoped(frame, adopted.of_task()));
         (frame, Ambient::current(), Outer(own_runs::running()))
     });
     ScopedFuture { frame, is_audit: audits::is_polled(), future }

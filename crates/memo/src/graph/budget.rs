@@ -29,7 +29,7 @@ impl Graph {
     /// Sets the byte budget of the graph; the default is 256 MiB.
     ///
     /// Counted are nodes, keys and values by their size, what [`Memo::weigh`](crate::Memo::weigh) says
-    /// that a value holds beyond that, and edges. Handles and watches keep values alive beyond it, and some MiB of
+    /// that a value holds beyond that, errors by twice the length of their message, and edges. Handles and watches keep values alive beyond it, and some MiB of
     /// what was replaced or evicted, of all graphs together, wait to be freed.
     pub fn set_budget(&self, bytes: usize) {
         let mut core = self.shared.core.lock();

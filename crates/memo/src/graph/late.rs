@@ -9,7 +9,7 @@ use crate::store::node::Header;
 use crate::store::slots::Id;
 
 /// What late reads are compared with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClosedVersion {
     pub(crate) start_tick: u64,
     /// That of the value that was published.

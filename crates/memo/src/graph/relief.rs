@@ -12,6 +12,7 @@ use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::owner::{Owner, Queue};
 use crate::memory::depth::{self, Deferred};
+use crate::memory::epoch;
 use crate::store::node::{FADED, GHOST, Header};
 use crate::store::slots::Id;
 
@@ -78,6 +79,7 @@ fn relieve_now(shared: &Shared) {
     core.ledger.in_use_from = u64::MAX;
     drop(core);
     shared.relieving.store(false, SeqCst);
+    epoch::collect_if_due();
 }
 
 /// Evicts values that are larger than a whole budget, before everything else goes for their sake.

@@ -77,8 +77,15 @@ impl Edges {
         self.push_unchecked(id);
     }
 
-    /// Appends `id` and keeps all that is there.
-    pub(crate) fn push_unchecked(&mut self, id: Id) {
+    /// Appends `id` and keeps all that is there; a long list grows by a quarter, with which growth is amortised.
+    pub(crate) fn add(&mut self, id: Id) {
+        if self.len > 0 && self.len >= self.capacity {
+            self.reallocate(self.len + 1 + if self.len < LONG { 0 } else { self.len / 4 });
+        }
+        self.push_unchecked(id);
+    }
+
+    fn push_unchecked(&mut self, id: Id) {
         if self.capacity == 0 && self.len == 0 {
             self.data = ptr::without_provenance_mut(id.bits() as usize);
             self.len = 1;
@@ -155,6 +162,9 @@ impl Drop for Edges {
         }
     }
 }
+
+/// From here on a list that is added to has spare room.
+const LONG: u32 = 64;
 
 #[cfg(test)]
 mod tests {

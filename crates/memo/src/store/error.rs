@@ -86,6 +86,11 @@ impl Error {
         Self(Arc::new(Repr { kind, version: AtomicU64::new(0), text, cause }))
     }
 
+    /// About what it holds: its message, which its cause mostly has, too.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Repr>() + 2 * self.0.text.len()
+    }
+
     pub(crate) fn set_version(&self, version: u64) {
         self.0.version.store(version, Relaxed);
     }

@@ -351,7 +351,7 @@ impl Header {
         // SAFETY: as above.
         let dependencies = unsafe { &mut *self.dependencies.get() };
         let before = dependencies.heap_bytes();
-        dependencies.push_unchecked(id);
+        dependencies.add(id);
         dependencies.heap_bytes() - before
     }
 
