@@ -355,6 +355,11 @@ impl Frame {
         }
     }
 
+    /// The same for all that a run of its own has read.
+    pub(crate) fn record_all(&self, graph: &'static Shared, reads: &[Record]) {
+        reads.iter().for_each(|read| self.record(graph, read.id, read.version));
+    }
+
     /// `false` when that is known already.
     #[inline]
     fn note(&self, new: Record) -> bool {

@@ -11,6 +11,7 @@ use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame, Unread};
 use crate::compute::inner::{Inner, Lookup};
 use crate::compute::own::{self, Own};
+use crate::compute::own_run::OwnAnswer;
 use crate::compute::work::{Participant, Work};
 use crate::graph::cycle;
 use crate::graph::deferred::DeferredDrops;
@@ -199,8 +200,11 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             }
             Long::Own(own) => match own.poll(context) {
                 Poll::Pending => (Self::long(long), Poll::Pending),
-                Poll::Ready(outcome) => {
-                    settle(memo.shared(), capture::current());
+                Poll::Ready(OwnAnswer { outcome, reads }) => {
+                    let frame = capture::current();
+                    // It is not kept, and held like what the function has read itself.
+                    frame.into_iter().for_each(|frame| frame.record_all(memo.shared(), &reads));
+                    settle(memo.shared(), frame);
                     (Self::Over, Poll::Ready(answer(outcome)))
                 }
             },

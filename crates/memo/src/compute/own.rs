@@ -9,13 +9,12 @@ use std::task::{Context, Poll};
 use crate::compute::capture;
 use crate::compute::inner::Inner;
 use crate::compute::own_queue::QueuedRun;
-use crate::compute::own_run::Run;
+use crate::compute::own_run::{OwnAnswer, Run};
 use crate::compute::own_runs::{Label, Link};
 use crate::graph::validate::Taint;
 use crate::memory::depth::Level;
 use crate::store::error::Error;
 use crate::store::key::Key;
-use crate::store::value::Outcome;
 
 /// A run for one caller.
 pub(crate) struct Own<V: 'static>(Place<V>);
@@ -49,7 +48,7 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
 }
 
 impl<V: Send + Sync + 'static> Own<V> {
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome<V>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<OwnAnswer<V>> {
         match std::mem::replace(&mut self.0, Place::Over) {
             Place::Here(mut run) => {
                 let Some(level) = Level::enter() else {
@@ -67,7 +66,11 @@ impl<V: Send + Sync + 'static> Own<V> {
         }
     }
 
-    fn queue(&mut self, queued: Arc<QueuedRun<V>>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
+    fn queue(
+        &mut self,
+        queued: Arc<QueuedRun<V>>,
+        context: &mut Context<'_>,
+    ) -> Poll<OwnAnswer<V>> {
         let polled = queued.poll(context);
         if polled.is_pending() {
             self.0 = Place::Queued(queued);

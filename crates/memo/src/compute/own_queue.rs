@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::compute::own_run::Run;
+use crate::compute::own_run::{OwnAnswer, Run};
 use crate::compute::own_runs::{self, Inside, Running};
 use crate::graph::ambient::Ambient;
 use crate::memory::depth::{self, Deferred, Level};
 use crate::memory::sync::Mutex;
 use crate::memory::wake::{self, quietly};
-use crate::store::value::Outcome;
 
 /// See the module documentation.
 pub(crate) struct QueuedRun<V: 'static> {
@@ -22,7 +21,7 @@ pub(crate) struct QueuedRun<V: 'static> {
 struct State<V: 'static> {
     /// With the runs around it; taken out while it is polled, and when it is over.
     run: Option<(Box<Run<V>>, Running)>,
-    outcome: Option<Outcome<V>>,
+    answer: Option<OwnAnswer<V>>,
     caller: Option<Waker>,
     /// Wants to be polled.
     is_due: bool,
@@ -33,7 +32,7 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
     pub(crate) fn new(run: Box<Run<V>>) -> Arc<Self> {
         let state = State {
             run: Some((run, own_runs::running())),
-            outcome: None,
+            answer: None,
             caller: None,
             is_due: true,
             is_given_up: false,
@@ -42,13 +41,13 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
     }
 
     /// What came out; else the run is polled, here or soon, and the caller is told.
-    pub(crate) fn poll(self: &Arc<Self>, context: &Context<'_>) -> Poll<Outcome<V>> {
+    pub(crate) fn poll(self: &Arc<Self>, context: &Context<'_>) -> Poll<OwnAnswer<V>> {
         let level = Level::enter();
         // Cloned and dropped outside of the lock: both may be user code.
         let waker = context.waker().clone();
         let mut state = self.state.lock();
-        if let Some(outcome) = state.outcome.take() {
-            return Poll::Ready(outcome);
+        if let Some(answer) = state.answer.take() {
+            return Poll::Ready(answer);
         }
         let old = state.caller.replace(waker);
         let is_due = state.is_due;
@@ -66,7 +65,7 @@ impl<V: Send + Sync + 'static> QueuedRun<V> {
                 level.drain();
             }
         }
-        self.state.lock().outcome.take().map_or(Poll::Pending, Poll::Ready)
+        self.state.lock().answer.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -103,7 +102,7 @@ impl<V: Send + Sync + 'static> Deferred for Arc<QueuedRun<V>> {
         let caller = {
             let mut state = self.state.lock();
             match polled {
-                Poll::Ready(outcome) => state.outcome = Some(outcome),
+                Poll::Ready(answer) => state.answer = Some(answer),
                 Poll::Pending if state.is_given_up => left = Some((run, around)),
                 Poll::Pending => state.run = Some((run, around)),
             }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use crate::compute::capture::{self, Frame, FrameGuard};
 use crate::compute::own_runs::{self, Link};
 use crate::graph::owner::Owner;
+use crate::graph::validate::Record;
 use crate::memory::depth;
 use crate::memory::running::RunningFuture;
 use crate::memory::wake::quietly;
@@ -25,6 +26,12 @@ pub(crate) struct Run<V: 'static> {
     link: Arc<Link>,
 }
 
+/// What came out of a run, and what it has read: who asked has seen that, too.
+pub(crate) struct OwnAnswer<V: 'static> {
+    pub(crate) outcome: Outcome<V>,
+    pub(crate) reads: Vec<Record>,
+}
+
 impl<V: Send + Sync + 'static> Run<V> {
     /// A run that has not begun.
     pub(crate) fn new(owner: &'static Owner, link: Arc<Link>) -> Self {
@@ -38,7 +45,7 @@ impl<V: Send + Sync + 'static> Run<V> {
     }
 
     /// One poll; over when it is ready.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome<V>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<OwnAnswer<V>> {
         let mut running = self.running.take().expect("polled until it has ended");
         let polled = match self.owner.is_closed() {
             true => Ok(self.closed()),
@@ -56,7 +63,9 @@ impl<V: Send + Sync + 'static> Run<V> {
             return Poll::Pending;
         };
         quietly(|| drop(running));
-        Poll::Ready(Outcome::new(result))
+        self.frame.take_over();
+        let reads = self.frame.records().to_vec();
+        Poll::Ready(OwnAnswer { outcome: Outcome::new(result), reads })
     }
 
     /// Waits, unless the memo has been closed.

@@ -1,5 +1,6 @@
-//! Who drives a computation for others is answered all the same.
+//! Who drives a computation for others is answered all the same, and nobody runs it again for nothing.
 
+use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::task::Poll;
 
 use tidewire_memo::{Get, Graph, Memo, Source};
 
-use crate::support::{now, poll};
+use crate::support::{Gate, now, poll};
 
 /// A memo during each of whose first runs the data changes, and somebody else asks.
 struct Contended {
@@ -72,4 +73,37 @@ fn those_who_joined_go_on_where_a_caller_has_left_and_are_all_answered() {
         assert_eq!(*now(world.memo.get(1)).unwrap(), 51, "the first undisturbed run is kept");
         assert_eq!(world.runs.load(SeqCst), 51);
     }
+}
+
+#[test]
+fn who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on() {
+    const NAME: &str =
+        "contention::who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on";
+    if std::env::var_os("MEMO_ALONE").is_none() {
+        // In a process of its own, since changes of other tests are later than who asked first, too.
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let done = child.args(["--exact", NAME, "--nocapture"]).env("MEMO_ALONE", "1").output();
+        let done = done.unwrap();
+        return assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    }
+    let (graph, gate, runs) = (Graph::new(), Gate::default(), Arc::<AtomicUsize>::default());
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let (pass, count) = (gate.clone(), runs.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let pass = pass.clone();
+        count.fetch_add(1, SeqCst);
+        async move {
+            let value = *leaf.get(key).await.unwrap();
+            pass.pass().await;
+            value
+        }
+    });
+    let mut first = memo.get(1);
+    assert!(poll(&mut first).is_pending());
+    assert!(leaf.force_out(&1));
+    let mut second = memo.get(1);
+    assert!(poll(&mut second).is_pending());
+    gate.open();
+    assert_eq!((*now(first).unwrap(), *now(second).unwrap()), (1, 1));
+    assert_eq!(runs.load(SeqCst), 1, "nothing has changed");
 }

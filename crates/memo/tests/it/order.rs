@@ -872,3 +872,43 @@ fn what_somebody_who_writes_asks_for_deep_within_goes_on_also_where_it_is_given_
         guard.finish();
     }
 }
+
+#[test]
+fn what_a_function_asked_for_while_it_wrote_holds_its_answer_after_that() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let row = Memo::infallible_in(&graph, "row", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            load.load(SeqCst)
+        }
+    });
+    assert_eq!(*now(row.get(3)).unwrap(), 1);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *row.get(key).await.unwrap()
+    });
+    let writes = Memo::infallible_in(&graph, "writes", move |_: u64| async move {
+        let write = rows.write(&4);
+        // Not in memory, so that it is computed for who writes.
+        let value = *above.get(3).await.unwrap();
+        write.finish();
+        value
+    });
+    let (send, receive) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || {
+        let write = rows.write(&3);
+        send.send(write).unwrap();
+    });
+    let write = receive.recv().unwrap();
+    other.join().unwrap();
+    data.store(2, SeqCst);
+    row.evict(&3);
+    let mut first = writes.get(0);
+    assert!(poll(&mut first).is_pending(), "it shows what nobody else is given yet");
+    write.finish();
+    assert_eq!(*now(first).unwrap(), 2);
+    assert_eq!(*now(row.get(3)).unwrap(), 2);
+}

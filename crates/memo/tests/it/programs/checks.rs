@@ -155,9 +155,7 @@ fn passing(world: &World, node: Node, start: &Start, text: &str) {
             world.fail("an old panic", format!("{node:?} began at {}: {text}", start.step));
         }
     } else if text.contains("cycle") {
-        // Who goes on with another's question waits for what that waits for (seed 700168524).
-        let inherits = world.program.any_stmt(&|stmt| matches!(stmt, Stmt::Inherit { .. }));
-        if !world.program.cyclic && !inherits {
+        if !world.program.cyclic && !inherits(&world.program) {
             world.fail("false cycle", format!("{node:?}: {text}"));
         }
     } else if text.contains("closed") {
@@ -167,6 +165,12 @@ fn passing(world: &World, node: Node, start: &Start, text: &str) {
     } else {
         world.fail("unplanned panic", format!("{node:?}: {text}"));
     }
+}
+
+/// Whether who goes on with another's question waits for what that waits for, which may be a cycle (seed
+/// 700168524), also where nothing else happens (seed 7900130886).
+fn inherits(program: &Program) -> bool {
+    program.any_stmt(&|stmt| matches!(stmt, Stmt::Inherit { .. }))
 }
 
 /// Whether every answer of every function is kept, whatever the cells hold.
@@ -368,6 +372,9 @@ fn compare(world: &World, phase: usize, node: Node, answer: &Result<CachedValue<
     };
     if found != truth {
         let told = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        if told.contains("cycle") && inherits(&world.program) {
+            return;
+        }
         world.fail(
             "wrong when quiet",
             format!("phase {phase}, {node:?}: {found:?}, should be {truth:?} {told}"),

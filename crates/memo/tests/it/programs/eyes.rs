@@ -9,7 +9,7 @@ use tidewire_memo::{CachedValue, Error, ErrorKind};
 
 use super::actions::{ask, guarded};
 use super::checks::{self, Start};
-use super::program::Node;
+use super::program::{Node, Op};
 use super::reference::evaluate;
 use super::schedule;
 use super::user::{Fault, Key, Sight, Value};
@@ -36,6 +36,11 @@ pub(super) fn watch(world: &Arc<World>, node: Node) {
             // has a value by now: a write that is under way may show both.
             let keeps = item.is_ok() || world.program.memos[node.memo].error_ttl.is_some();
             let keeps = keeps && !checks::asks_late(&world.program);
+            // Who does not know of a change has that error where the reference has one that is kept, or a value
+            // (seed 8000114686).
+            let is_passing = item.as_ref().is_err_and(|error| error.version() == 0);
+            let is_silent = |op: &Op| matches!(op, Op::ChangeSilently { .. });
+            let keeps = keeps && !(is_passing && world.program.any_op(is_silent));
             let is_kept = (is_promised || is_answer && keeps && kept(&world, node))
                 && !checks::rings_others(&world.program);
             remember(&world, at, &item, is_kept);
