@@ -234,12 +234,17 @@ impl Core {
         running.map(|(_, parent)| parent.node).collect()
     }
 
-    /// This run changes something, as the next one will: that is no reason to begin it anew.
+    /// This run changes something, as the next one will: that is no reason to begin it anew, nor what waits
+    /// for it.
     pub(crate) fn outruns_itself(&self, run: Parent) {
-        if self.is_running(run)
-            && let Some(head) = self.node(run.node).and_then(|node| self.flight(node))
-        {
-            head.begun_anew.set(ANEW_MAX);
+        let mut open = vec![run];
+        while let Some(run) = open.pop() {
+            let running = self.node(run.node).filter(|_| self.is_running(run));
+            let head = running.and_then(|node| self.flight(node));
+            if let Some(head) = head.filter(|head| head.begun_anew.get() < ANEW_MAX) {
+                head.begun_anew.set(ANEW_MAX);
+                open.extend(head.parents.borrow().iter_from(0).map(|(_, parent)| *parent));
+            }
         }
     }
 

@@ -538,3 +538,58 @@ fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() 
     write.finish();
     assert_eq!((*now(first).unwrap(), *now(reader).unwrap()), (10, 11));
 }
+
+#[test]
+fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_nothing_running() {
+    type Spawned = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        yield_once().await;
+        rows.changed(&key);
+        key
+    });
+    let (tasks, this) = (Spawned::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let runs = Arc::<AtomicU64>::default();
+    let (spawn, asks, count) = (tasks.clone(), this.clone(), runs.clone());
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (spawn, other) = (spawn.clone(), *asks.get().unwrap());
+        count.fetch_add(1, SeqCst);
+        async move {
+            match key {
+                0 => other.get(1).await.map(|value| *value),
+                1 => {
+                    leaf.get(3).await?;
+                    other.get(2).await.map(|value| *value)
+                }
+                _ => {
+                    let (send, receive) = futures::channel::oneshot::channel();
+                    let task = scope(async move { send.send(other.get(0).await).map_or((), drop) });
+                    spawn.lock().unwrap().push(Box::pin(task));
+                    receive.await.expect("the task is polled").map(|value| *value)
+                }
+            }
+        }
+    });
+    this.set(memo).unwrap();
+    let mut first = memo.get(0);
+    let mut answer = None;
+    for _ in 0..1_000 {
+        if answer.is_none()
+            && let Poll::Ready(ready) = poll(&mut first)
+        {
+            answer = Some(ready.unwrap_err());
+        }
+        let waiting = std::mem::take(&mut *tasks.lock().unwrap());
+        let left =
+            waiting.into_iter().filter_map(|mut task| poll(&mut task).is_pending().then_some(task));
+        let left: Vec<_> = left.collect();
+        tasks.lock().unwrap().extend(left);
+    }
+    assert!(
+        answer.unwrap().to_string().contains("cycle: memo(0) -> memo(1) -> memo(2) -> memo(0)")
+    );
+    assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
+    assert!(runs.load(SeqCst) < 200, "{} runs", runs.load(SeqCst));
+}
