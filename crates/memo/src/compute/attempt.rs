@@ -10,7 +10,8 @@
 //!     │                      Settling┘ │
 //!     └──────── rejected ──────────────┘   (callers from before the attempt are served its value)
 //! ```
-//! Each step goes on to the next by itself; a phase is where an attempt waits, or begins.
+//! Each step goes on to the next by itself; a phase is where an attempt waits, or begins. One that was rejected
+//! again and again waits for another caller to begin the next.
 //! An attempt notes the tick and the revision at which it starts. What it may be used for afterwards is
 //! decided in [`crate::compute::publish`].
 #![allow(unsafe_code)]

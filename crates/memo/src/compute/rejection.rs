@@ -23,7 +23,7 @@ const REJECTIONS_MAX: u32 = 16;
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
-    /// for the others, and there is at most one more round of them, the function runs again.
+    /// for the others the function runs again, driven by whoever polls next once it was rejected often.
     #[cold]
     pub(super) fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
         let lenient = self.serves_early(attempt, &candidate);

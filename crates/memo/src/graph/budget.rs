@@ -1,4 +1,5 @@
-//! How memory stays bounded: a SIEVE queue per owner, ghosts, and forcing out.
+//! How memory stays bounded: a SIEVE queue per owner, ghosts, and forcing out. When, and in which order of
+//! owners, says [`crate::graph::relief`].
 //!
 //! Every node counts its bytes. Above the budget, the hand of a queue moves from the oldest node to
 //! the newest: a node that was asked for since the hand last passed is spared once, any other loses
@@ -8,8 +9,7 @@
 //! allowed, under-invalidation never. Forcing needs the cascade lock, so it happens after a `get` or
 //! `changed`, never inside a publish.
 //!
-//! Hits pay one relaxed bit, written when clear. When the graph is over its budget, queues are relieved
-//! in turn, the one with the most bytes first.
+//! Hits pay one relaxed bit, written when clear.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::SeqCst;
