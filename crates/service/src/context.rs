@@ -42,12 +42,12 @@ use crate::{
 /// assert!(outgoing.header("authorization").is_none(), "credentials are not passed on");
 /// # Ok::<(), tidewire::Error>(())
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Context(Box<ContextParts>);
 
 /// What is in a context. It is in a box, since a call is moved some ten times on its way to its
 /// handler.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ContextParts {
     headers: Headers,
     deadline: Option<Instant>,
@@ -212,7 +212,20 @@ impl Context {
     /// A context with these headers, and nothing else known.
     #[inline]
     pub fn new(headers: impl Into<Headers>) -> Self {
-        Self(Box::new(ContextParts { headers: headers.into(), ..ContextParts::default() }))
+        Self(Box::new(ContextParts {
+            headers: headers.into(),
+            deadline: None,
+            deadline_owner: DeadlineOwner::default(),
+            peer: None,
+            protocol: None,
+            is_conditional: false,
+            watching: WatchMode::No,
+            stopping: None,
+            observation: None,
+            extensions: Extensions::new(),
+            interim: None,
+            rare: None,
+        }))
     }
 
     /// Sets the point in time after which no answer is wanted.
@@ -606,11 +619,8 @@ impl Context {
     /// Other headers are not passed on by themselves, since they may hold the caller's credentials.
     #[must_use]
     pub fn outgoing(&self) -> Self {
-        let mut outgoing = Self(Box::new(ContextParts {
-            deadline: self.deadline(),
-            stopping: self.0.stopping.clone(),
-            ..ContextParts::default()
-        }));
+        let mut outgoing = Self::default().with_deadline(self.deadline());
+        outgoing.0.stopping.clone_from(&self.0.stopping);
         for (name, value) in self.trace() {
             outgoing.0.headers.append(name, value.clone());
         }
@@ -657,6 +667,13 @@ impl Context {
 
 /// How many headers are compared with a name one by one.
 const FEW_HEADERS: usize = 8;
+
+impl Default for Context {
+    /// A context of which nothing is known.
+    fn default() -> Self {
+        Self::new(Headers::new())
+    }
+}
 
 impl fmt::Debug for Context {
     /// Names headers without their values, which may be credentials.
