@@ -42,7 +42,7 @@ pub(crate) struct PendingCall {
     command: Option<Command>,
     deadline: Option<Deadline>,
     /// What the caller holds: nothing, mostly.
-    held: CallerValidators,
+    held: Option<Box<CallerValidators>>,
     /// Who is told its messages: nobody, mostly.
     heard: Option<Box<MessageListeners>>,
 }
@@ -75,10 +75,13 @@ pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Com
         call.body = heard.follow(Side::Request, std::mem::take(&mut call.body));
     }
     match IsolatedAnswer::call(service, call).into_progress() {
-        IsolatedProgress::Ready(outcome) => {
-            Run::Ready(outcome.and_then(|reply| {
-                guarded(with_listeners(reply, heard.as_deref()), deadline, &held)
-            }))
+        IsolatedProgress::Ready(mut outcome) => {
+            if let Ok(reply) = &mut outcome
+                && let Err(error) = finish(reply, heard.as_deref(), deadline, held.as_deref())
+            {
+                outcome = Err(error);
+            }
+            Run::Ready(outcome)
         }
         IsolatedProgress::Pending(pending) => Run::Pending(PendingCall {
             state: State::InPlace(pending),
@@ -90,13 +93,29 @@ pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Com
     }
 }
 
-/// The reply, whose messages are told.
+/// Makes of what the service replied what is sent: its messages are told, and its body, if that is
+/// a stream, is isolated and within the deadline.
+///
+/// # Errors
+/// When it says that what the caller holds is right, and the caller does not hold that.
 #[inline]
-fn with_listeners(mut reply: Box<Reply>, heard: Option<&MessageListeners>) -> Box<Reply> {
+fn finish(
+    reply: &mut Reply,
+    heard: Option<&MessageListeners>,
+    deadline: Option<Deadline>,
+    held: Option<&CallerValidators>,
+) -> Result<()> {
     if let Some(heard) = heard {
         reply.body = heard.follow(Side::Reply, std::mem::take(&mut reply.body));
     }
-    reply
+    if reply.is_unchanged() && held.is_none_or(|held| !held.is_held(reply)) {
+        let text = "the service answered that nothing changed to a caller who does not hold it";
+        return Err(Error::internal(text));
+    }
+    if matches!(reply.body, Body::Stream(_)) {
+        guard(&mut reply.body, deadline);
+    }
+    Ok(())
 }
 
 /// What has to wait, within its bounds.
@@ -120,49 +139,21 @@ async fn bounded(
 }
 
 /// What the caller said that it holds.
-#[derive(Default)]
 struct CallerValidators {
-    validators: Box<[Validator]>,
+    validators: Vec<Validator>,
     any: bool,
 }
 
 impl CallerValidators {
     #[inline]
-    fn of(context: &tidewire_service::Context) -> Self {
-        if !context.holds_something() {
-            return Self::default();
-        }
-        Self { validators: context.caller_validators().into(), any: context.holds_any() }
+    fn of(context: &tidewire_service::Context) -> Option<Box<Self>> {
+        let held = || Self { validators: context.caller_validators(), any: context.holds_any() };
+        context.holds_something().then(|| Box::new(held()))
     }
 
     fn is_held(&self, reply: &Reply) -> bool {
         self.any || reply.is_held(&self.validators)
     }
-}
-
-#[inline]
-fn guarded(
-    mut reply: Box<Reply>,
-    deadline: Option<Deadline>,
-    held: &CallerValidators,
-) -> Result<Box<Reply>> {
-    if matches!(reply.body, Body::Stream(_)) || reply.is_unchanged() {
-        *reply = checked(*reply, deadline, held)?;
-    }
-    Ok(reply)
-}
-
-/// The reply with its body, if that is a stream, isolated and within the deadline.
-///
-/// # Errors
-/// When it says that what the caller holds is right, and the caller does not hold that.
-fn checked(mut reply: Reply, deadline: Option<Deadline>, held: &CallerValidators) -> Result<Reply> {
-    if reply.is_unchanged() && !held.is_held(&reply) {
-        let text = "the service answered that nothing changed to a caller who does not hold it";
-        return Err(Error::internal(text));
-    }
-    guard(&mut reply.body, deadline);
-    Ok(reply)
 }
 
 fn guard(body: &mut Body, deadline: Option<Deadline>) {
@@ -191,7 +182,7 @@ impl Future for PendingCall {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let outcome = match &mut this.state {
+        let mut outcome = match &mut this.state {
             State::Bounded(bounded) => ready!(bounded.as_mut().poll(cx)),
             State::InPlace(pending) => match Pin::new(&mut *pending).poll(cx) {
                 Poll::Ready(outcome) => outcome,
@@ -210,12 +201,13 @@ impl Future for PendingCall {
                 }
             },
         };
-        Poll::Ready(outcome.and_then(|mut reply| {
-            if let Some(heard) = &this.heard {
-                reply.body = heard.follow(Side::Reply, std::mem::take(&mut reply.body));
-            }
-            checked(reply, this.deadline, &this.held)
-        }))
+        if let Ok(reply) = &mut outcome
+            && let Err(error) =
+                finish(reply, this.heard.as_deref(), this.deadline, this.held.as_deref())
+        {
+            outcome = Err(error);
+        }
+        Poll::Ready(outcome)
     }
 }
 
