@@ -5,19 +5,44 @@ use http::header::{
 };
 use http::{HeaderMap, Response};
 use tidewire_cache::Audience;
-use tidewire_service::{Body, Context, Frame, HeldTags, Reply, ThinHeaders, settle_vary};
+use tidewire_service::{Body, Context, Frame, Headers, HeldTags, Reply, ThinHeaders, settle_vary};
 
 use crate::response::etag::add_etag;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
 pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    if has_vary(&reply) {
+        settle_vary(&mut reply.headers);
+    }
+    response_of(reply, wrap)
+}
+
+/// The same for a page of plain HTTP, which may depend on what the gateway says of its caller.
+#[inline]
+pub(crate) fn page<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    if has_vary(&reply) {
+        settle_vary(&mut reply.headers);
+        if names_gateway_header(&reply.headers) {
+            for_one(&mut reply.headers);
+        }
+    }
+    response_of(reply, wrap)
+}
+
+#[inline]
+fn has_vary(reply: &Reply) -> bool {
+    !reply.headers.is_empty() && reply.headers.contains_key(VARY)
+}
+
+/// The response for a reply whose `Vary` is as it is sent.
+#[inline]
+fn response_of<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         add_etag(&mut reply, &HeldTags::default(), "");
     }
-    announce(&mut reply);
-    if !reply.headers.is_empty() {
-        settle_vary(&mut reply.headers);
+    if !reply.trailers.is_empty() {
+        announce(&mut reply);
     }
     let Reply { status, headers, body, trailers, .. } = reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
@@ -25,16 +50,6 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
     std::mem::forget(std::mem::replace(response.headers_mut(), headers.into()));
-    response
-}
-
-/// The same for a page of plain HTTP, which may depend on what the gateway says of its caller.
-#[inline]
-pub(crate) fn page<B>(reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
-    let mut response = response(reply, wrap);
-    if varies_by_gateway(response.headers()) {
-        for_one(response.headers_mut());
-    }
     response
 }
 
@@ -95,7 +110,7 @@ pub(crate) fn callers_own(headers: &mut HeaderMap, credential: Credential) {
 /// Says that no cache on the way may give a page to anybody without asking, whoever it was made
 /// for: it depends on what only the gateway adds to requests (`Vary: Tidewire-Principal`). No
 /// request that such a cache sees has that header, so all would be the same to it.
-fn for_one(headers: &mut HeaderMap) {
+fn for_one(headers: &mut Headers) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.remove(EXPIRES);
     TARGETED.iter().for_each(|name| _ = headers.remove(*name));
@@ -104,12 +119,7 @@ fn for_one(headers: &mut HeaderMap) {
 /// What some caches read in place of `Cache-Control`.
 const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
 
-#[inline]
-fn varies_by_gateway(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| *name == VARY) && names_gateway_header(headers)
-}
-
-fn names_gateway_header(headers: &HeaderMap) -> bool {
+fn names_gateway_header(headers: &Headers) -> bool {
     let lines = headers.get_all(VARY).iter();
     let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     names.any(|name| {
