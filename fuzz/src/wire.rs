@@ -125,7 +125,7 @@ pub fn both_sides(data: &[u8]) {
     let coders = Coders::default();
     let (mut head, ()) = http::Response::new(()).into_parts();
     let (mut out, trailers) = (Vec::new(), HeaderMap::new());
-    let http_trailers = if exchange.is_single_reply() {
+    let mut http_trailers = if exchange.is_single_reply() {
         let response = exchange.reply(HeaderMap::new(), messages[0].clone(), trailers, &coders);
         head.headers = response.headers;
         response.body.for_each(|piece| out.extend_from_slice(&piece));
@@ -148,7 +148,7 @@ pub fn both_sides(data: &[u8]) {
         replies.push(Bytes::copy_from_slice(piece));
         drain(&mut replies, &mut read).expect("what we write is right");
     }
-    if let Some(trailers) = http_trailers {
+    if let Some(trailers) = http_trailers.take() {
         replies.trailers(trailers);
     }
     replies.finish();

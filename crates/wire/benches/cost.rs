@@ -129,8 +129,8 @@ impl Case {
                 unreachable!("the body is a message")
             };
             let none = HeaderMap::new;
-            let response = exchange.reply(none(), black_box(message), none(), &coders);
-            black_box((response.headers, response.trailers));
+            let mut response = exchange.reply(none(), black_box(message), none(), &coders);
+            black_box((response.headers, response.trailers.take()));
             response.body.for_each(|piece| drop(black_box(piece)));
         }
     }
@@ -147,7 +147,8 @@ impl Case {
             coders: Arc::clone(&coders),
         };
         let exchange = self.negotiated(&self.headers(), &UNARY);
-        let response = exchange.reply(HeaderMap::new(), MESSAGE, HeaderMap::new(), &coders);
+        let mut response = exchange.reply(HeaderMap::new(), MESSAGE, HeaderMap::new(), &coders);
+        let http_trailers = response.trailers.take();
         let pieces: Vec<Bytes> = response.body.collect();
         let host = Arc::from("127.0.0.1");
         for _ in 0..calls {
@@ -159,7 +160,7 @@ impl Case {
             let mut replies = replies.expect("the head is right");
             pieces.iter().for_each(|piece| replies.push(piece.clone()));
             let message = replies.read();
-            if let Some(trailers) = &response.trailers {
+            if let Some(trailers) = &http_trailers {
                 replies.trailers(trailers.clone());
             }
             replies.finish();

@@ -59,4 +59,4 @@ pub use host::is_host;
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
 pub use read_reply::{Event, Replies};
 pub use read_request::{ReadStep, Requests};
-pub use write_reply::{Pieces, ReplyEnd, Response};
+pub use write_reply::{Pieces, ReplyEnd, Response, Trailers};

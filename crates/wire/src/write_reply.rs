@@ -29,7 +29,22 @@ pub struct Response {
     /// The body.
     pub body: Pieces,
     /// HTTP trailers, of gRPC only.
-    pub trailers: Option<HeaderMap>,
+    pub trailers: Trailers,
+}
+
+/// HTTP trailers of gRPC.
+///
+/// Those of a success to which the service adds nothing are made when they are sent, so that most
+/// replies are moved about without them.
+#[derive(Debug, Clone, Default)]
+pub enum Trailers {
+    /// None: another protocol, or the headers say all of it.
+    #[default]
+    None,
+    /// Those of a success, and none of the service's.
+    Success,
+    /// Any others.
+    Other(Box<HeaderMap>),
 }
 
 /// A body in up to three pieces: a large message is not copied to stand behind its envelope's head.
@@ -46,17 +61,47 @@ pub struct ReplyEnd {
     /// The last bytes; may be empty.
     pub data: Bytes,
     /// HTTP trailers.
-    pub trailers: Option<HeaderMap>,
+    pub trailers: Trailers,
+}
+
+impl Trailers {
+    fn success(own: HeaderMap) -> Self {
+        match own.is_empty() {
+            true => Self::Success,
+            false => Self::other(grpc::success(own)),
+        }
+    }
+
+    fn other(trailers: HeaderMap) -> Self {
+        Self::Other(Box::new(trailers))
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Takes them out, to be sent.
+    pub fn take(&mut self) -> Option<HeaderMap> {
+        match std::mem::take(self) {
+            Self::None => None,
+            Self::Success => Some(grpc::success(HeaderMap::new())),
+            Self::Other(trailers) => Some(*trailers),
+        }
+    }
 }
 
 impl Pieces {
     /// How many bytes there are.
+    #[inline]
     pub fn len(&self) -> usize {
         let others = self.others.iter().flat_map(|others| others.iter());
         self.first.len() + others.map(Bytes::len).sum::<usize>()
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -94,7 +139,7 @@ impl Response {
     pub(crate) fn text(status: StatusCode, text: String) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        Self { status, headers, body: Bytes::from(text).into(), trailers: None }
+        Self { status, headers, body: Bytes::from(text).into(), trailers: Trailers::None }
     }
 }
 
@@ -142,7 +187,12 @@ impl Exchange {
                 small
             }
         };
-        Ok(Response { status: StatusCode::OK, headers, body: body.into(), trailers: None })
+        Ok(Response {
+            status: StatusCode::OK,
+            headers,
+            body: body.into(),
+            trailers: Trailers::None,
+        })
     }
 
     /// One message in an envelope, and the end behind it.
@@ -235,9 +285,7 @@ impl Exchange {
     pub fn end(&self, trailers: HeaderMap) -> ReplyEnd {
         match self.dialect() {
             Dialect::Connect => self.last(connect::last_envelope(trailers, None)),
-            Dialect::Grpc => {
-                ReplyEnd { data: Bytes::new(), trailers: Some(grpc::success(trailers)) }
-            }
+            Dialect::Grpc => ReplyEnd { data: Bytes::new(), trailers: Trailers::success(trailers) },
             Dialect::GrpcWeb => self.last(grpc_web::last_envelope(&grpc::success(trailers))),
         }
     }
@@ -250,7 +298,8 @@ impl Exchange {
                 self.last(connect::last_envelope(trailers, Some(&error)))
             }
             Dialect::Grpc => {
-                ReplyEnd { data: Bytes::new(), trailers: Some(grpc::failure(&mut error)) }
+                let trailers = Trailers::other(grpc::failure(&mut error));
+                ReplyEnd { data: Bytes::new(), trailers }
             }
             Dialect::GrpcWeb => self.last(grpc_web::last_envelope(&grpc::failure(&mut error))),
         }
@@ -261,7 +310,7 @@ impl Exchange {
             Framing::Text => grpc_web::encode(&[envelope]),
             _ => envelope,
         };
-        ReplyEnd { data, trailers: None }
+        ReplyEnd { data, trailers: Trailers::None }
     }
 
     /// A failure as a whole response, when nothing was sent before.
@@ -280,10 +329,10 @@ impl Exchange {
         if own.is_empty() {
             let mut headers = trailers;
             headers.insert(CONTENT_TYPE, self.format.header());
-            return Response { status, headers, body: Pieces::default(), trailers: None };
+            return Response { status, headers, body: Pieces::default(), trailers: Trailers::None };
         }
         let headers = self.head_with(own, None);
-        Response { status, headers, body: Pieces::default(), trailers: Some(trailers) }
+        Response { status, headers, body: Pieces::default(), trailers: Trailers::other(trailers) }
     }
 
     /// Whether the reply has one message at most.
@@ -300,5 +349,5 @@ fn failed_bare(own: HeaderMap, mut error: Error) -> Response {
         connect::put_trailers(&mut headers, trailers);
     }
     let body = connect::error_body(&error).into();
-    Response { status: error.http_status(), headers, body, trailers: None }
+    Response { status: error.http_status(), headers, body, trailers: Trailers::None }
 }

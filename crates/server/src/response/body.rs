@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// Of plain HTTP, REST, or one piece.
     Plain(Body),
     /// Of an RPC protocol, in pieces that are there.
-    Whole(Box<FullBody>),
+    Whole(FullBody),
     /// Of an RPC protocol, messages as they come.
     Replies(Box<Replies>),
     /// Wrong on purpose.

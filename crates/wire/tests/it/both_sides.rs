@@ -139,7 +139,7 @@ fn reply(
     let own = headers(&["x-h: 1"]);
     let trailers = headers(&["x-t: 2", "x-t: 3"]);
     let (mut head, ()) = http::Response::new(()).into_parts();
-    let (body, http_trailers);
+    let (body, mut http_trailers);
     let mut expected = messages;
     if kind.server_streams() {
         head.headers = exchange.head(own);
@@ -170,7 +170,7 @@ fn reply(
         assert_eq!(replies.take_headers()["x-h"], "1");
     }
     let pieces = random.split(body.into());
-    let (read, outcome) = drain(&mut replies, pieces, http_trailers);
+    let (read, outcome) = drain(&mut replies, pieces, http_trailers.take());
     assert_eq!(read, expected, "{caller:?} {kind:?}");
     match failure {
         None => assert_eq!(outcome.unwrap(), trailers),

@@ -43,7 +43,7 @@ pub(crate) fn asked(
 }
 
 /// What a response says in one line each: status, headers sorted, body with escapes, trailers.
-pub(crate) fn shown(response: tidewire_wire::Response) -> String {
+pub(crate) fn shown(mut response: tidewire_wire::Response) -> String {
     let list = |headers: &HeaderMap| {
         let mut lines: Vec<_> = headers
             .iter()
@@ -56,7 +56,7 @@ pub(crate) fn shown(response: tidewire_wire::Response) -> String {
     let length = response.body.len();
     let body = response.body.collect::<Vec<_>>().concat();
     assert_eq!(body.len(), length);
-    let trailers = response.trailers.map(|trailers| format!(" + {}", list(&trailers)));
+    let trailers = response.trailers.take().map(|trailers| format!(" + {}", list(&trailers)));
     format!("{status} [{head}] {}{}", body.escape_ascii(), trailers.unwrap_or_default())
 }
 

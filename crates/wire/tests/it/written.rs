@@ -43,6 +43,17 @@ fn a_reply_of_one_message_is_written_in_each_form() {
 }
 
 #[test]
+fn a_success_of_grpc_to_which_the_service_adds_nothing_has_its_status_once() {
+    for own in [&[][..], &["grpc-status: 7", "connection: x"]] {
+        let mut end = unary(GRPC).end(headers(own));
+        assert!(!end.trailers.is_none(), "{own:?}");
+        assert_eq!(end.trailers.take().unwrap(), headers(&["grpc-status: 0"]), "{own:?}");
+        assert!(end.trailers.is_none() && end.trailers.take().is_none(), "{own:?}");
+    }
+    assert!(unary(WEB).end(HeaderMap::new()).trailers.is_none(), "they are in its body");
+}
+
+#[test]
 fn a_stream_is_written_in_each_form() {
     let check = |line: &str, expected: [&str; 3]| {
         let exchange = post(StreamKind::Server, &[line]).unwrap();
@@ -51,8 +62,8 @@ fn a_stream_is_written_in_each_form() {
         assert_eq!(message.concat().escape_ascii().to_string(), expected[0]);
         let end = exchange.end(headers(&["x-t: 2"]));
         let failed = exchange.end_failed(Error::aborted("no %"));
-        for (closing, expected) in [(end, expected[1]), (failed, expected[2])] {
-            let trailers = closing.trailers.unwrap_or_default();
+        for (mut closing, expected) in [(end, expected[1]), (failed, expected[2])] {
+            let trailers = closing.trailers.take().unwrap_or_default();
             let mut lines: Vec<_> = trailers
                 .iter()
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))

@@ -24,15 +24,8 @@ pub(crate) fn error_response(exchange: &Exchange, error: Error) -> Response<Resp
 
 /// A response of the crate `wire` as the HTTP library sends it.
 pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody> {
-    let tidewire_wire::Response { status, headers, body: mut pieces, trailers } = response;
-    let body = match (trailers, pieces.next(), pieces.is_empty()) {
-        (None, None, _) => ResponseBody::plain(Body::Empty),
-        (None, Some(only), true) => ResponseBody::plain(Body::Full(only)),
-        (trailers, first, _) => {
-            ResponseBody::of(Kind::Whole(Box::new(FullBody { first, pieces, trailers })))
-        }
-    };
-    let mut response = Response::new(body);
+    let tidewire_wire::Response { status, headers, body: pieces, trailers } = response;
+    let mut response = Response::new(ResponseBody::of(Kind::Whole(FullBody { pieces, trailers })));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
