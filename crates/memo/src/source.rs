@@ -146,11 +146,13 @@ impl<K: Key> Source<K> {
     /// memoized, until the suspension is dropped.
     pub fn suspend(&self) -> Suspension {
         self.inner.suspended.fetch_add(1, SeqCst);
+        self.shared().core.lock().suspensions += 1;
         self.changed_all();
         let source = *self;
         Suspension::new(move || {
             // What began before now may have been made of what nobody could tell.
             source.inner.suspended.fetch_sub(1, SeqCst);
+            source.shared().core.lock().suspensions -= 1;
             source.changed_all();
         })
     }

@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) expiry: Expiry,
     pub(crate) watchers: Watchers,
     pub(crate) writes: Writes,
+    /// Suspensions of its sources: what changes then is not announced.
+    pub(crate) suspensions: usize,
     /// Who looks at the running computations whenever the time is told.
     pub(crate) lookout: Option<Lookout>,
     pub(crate) stats: Stats,
@@ -74,6 +76,7 @@ impl Core {
             expiry: Expiry::new(),
             watchers: Watchers::new(),
             writes: Writes::new(),
+            suspensions: 0,
             lookout: None,
             stats: Stats::default(),
             log: None,

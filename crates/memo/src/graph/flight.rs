@@ -123,10 +123,11 @@ impl WorkHead {
         self.late.get() == 0
     }
 
-    /// Whether something was changed since the attempt that runs began, or may have been by a write that is not
-    /// announced yet, and it may begin anew.
+    /// Whether something was changed since the attempt that runs began, or may have been without a word, by a
+    /// write that is not announced yet or while a source is suspended; and it may begin anew.
     pub(crate) fn is_outrun(&self, core: &Core) -> bool {
-        let is_outrun = self.start_tick.get() < core.changed_at || core.writes.are_open();
+        let is_told = self.start_tick.get() < core.changed_at;
+        let is_outrun = is_told || core.writes.are_open() || core.suspensions > 0;
         is_outrun && self.begun_anew.get() < ANEW_MAX
     }
 

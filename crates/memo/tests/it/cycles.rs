@@ -540,6 +540,54 @@ fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() 
 }
 
 #[test]
+fn an_edge_that_is_turned_round_while_its_source_is_suspended_is_no_cycle() {
+    let graph = Graph::new();
+    let direction = Source::<u64>::new_in(&graph, "direction");
+    let data = Arc::new(AtomicU64::new(0));
+    let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let asks = this.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, asks) = (load.clone(), asks.clone());
+        async move {
+            direction.read(&1);
+            let asking = load.load(SeqCst);
+            yield_once().await;
+            let other = asks.get().unwrap();
+            Ok::<_, Error>(if asking == key { *other.get(1 - key).await? + 1 } else { 10 })
+        }
+    });
+    this.set(memo).unwrap();
+    let suspension = direction.suspend();
+    let (mut first, mut second) = (memo.get(0), memo.get(1));
+    assert!(poll(&mut first).is_pending(), "it has read that it asks the second");
+    data.store(1, SeqCst);
+    assert!(poll(&mut second).is_pending(), "it has read that it asks the first");
+    let answers = now(futures::future::join(first, second));
+    assert_eq!((*answers.0.unwrap(), *answers.1.unwrap()), (10, 11));
+    drop(suspension);
+    assert_eq!((*now(memo.get(0)).unwrap(), *now(memo.get(1)).unwrap()), (10, 11));
+}
+
+#[test]
+fn a_cycle_while_a_source_is_suspended_is_told_of() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let this = Arc::<OnceLock<Memo<u64, u64>>>::default();
+    let asks = this.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let other = *asks.get().unwrap();
+        async move {
+            rows.read(&key);
+            other.get(1 - key).await.map(|value| *value)
+        }
+    });
+    this.set(memo).unwrap();
+    let suspension = rows.suspend();
+    assert!(now(memo.get(0)).unwrap_err().to_string().contains("cycle: memo(0) -> memo(1)"));
+    drop(suspension);
+}
+
+#[test]
 fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_nothing_running() {
     type Spawned = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
     let graph = Graph::new();
