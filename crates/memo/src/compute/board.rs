@@ -33,10 +33,13 @@ pub(crate) struct Done<V> {
     pub(crate) standing: Result<(), Box<Unkept>>,
 }
 
-/// An unpublished answer for callers that joined before its attempt started.
+/// An unpublished answer for callers that joined before its attempt started, as far as changes go. Who comes when
+/// it is there goes on with the computation, which nobody may do otherwise.
 pub(crate) struct Early<V> {
     /// The start revision of the attempt.
     pub(crate) start: u64,
+    /// The number of the first caller who has come since it is there.
+    pub(crate) next_caller: u32,
     pub(crate) outcome: Outcome<V>,
     pub(crate) unkept: Box<Unkept>,
 }

@@ -117,8 +117,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if !self.serves_early(attempt, candidate) {
             return;
         }
+        let next_caller = {
+            let _core = self.shared().core.lock();
+            self.head.next_caller()
+        };
         let early = Early {
             start: attempt.start_revision,
+            next_caller,
             outcome: candidate.outcome.clone(),
             unkept: self.unkept(self.refusal(attempt, candidate)),
         };

@@ -232,8 +232,9 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
             let (outcome, standing) = (outcome.clone(), standing.clone());
             return Some(Answer { outcome, standing, early: false });
         }
-        let Early { start, outcome, unkept } = board.early.as_ref()?;
-        let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
+        let Early { start, next_caller, outcome, unkept } = board.early.as_ref()?;
+        let was_there = self.caller.wrapping_sub(*next_caller).cast_signed() < 0;
+        let arrived_early = self.revision <= *start && was_there || injected(Fault::EarlyForAnyone);
         let standing = || Err(unkept.clone());
         let answer = || Answer { outcome: outcome.clone(), standing: standing(), early: true };
         (arrived_early && !self.is_patient).then(answer)

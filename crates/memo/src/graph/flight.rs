@@ -114,6 +114,11 @@ impl WorkHead {
         }
     }
 
+    /// The number of the caller who comes next.
+    pub(crate) fn next_caller(&self) -> u32 {
+        self.next_caller.get()
+    }
+
     fn is_late(&self, revision: u64) -> bool {
         revision > self.start_revision.get()
     }

@@ -1,10 +1,11 @@
 //! Who drives a computation for others is answered all the same, and nobody runs it again for nothing.
 
 use std::process::Command;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use tidewire_memo::{Get, Graph, Memo, Source};
 
@@ -106,4 +107,104 @@ fn who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on() {
     gate.open();
     assert_eq!((*now(first).unwrap(), *now(second).unwrap()), (1, 1));
     assert_eq!(runs.load(SeqCst), 1, "nothing has changed");
+}
+
+/// A value whose function is over while what it is made of has to be looked at, and a caller who is kept and not
+/// polled.
+struct Settling {
+    graph: Graph,
+    start: Instant,
+    rows: Source<u64>,
+    data: Arc<AtomicU64>,
+    high: Memo<u64, u64>,
+    runs: Arc<AtomicUsize>,
+    _kept: Get<u64, u64>,
+}
+
+impl Settling {
+    fn new() -> Self {
+        let (graph, start) = (Graph::new(), Instant::now());
+        graph.advance(start);
+        let rows = Source::<u64>::new_in(&graph, "rows").external();
+        let (data, runs) = (Arc::new(AtomicU64::new(7)), Arc::<AtomicUsize>::default());
+        let is_slow = Arc::<AtomicU64>::default();
+        let (gate, slow) = (Gate::default(), Gate::default());
+        let (load, pass, waits) = (data.clone(), slow.clone(), is_slow.clone());
+        let base = Memo::infallible_in(&graph, "base", move |key: u64| {
+            let (load, pass, waits) = (load.clone(), pass.clone(), waits.clone());
+            async move {
+                rows.read(&key);
+                if waits.load(SeqCst) > 0 {
+                    pass.pass().await;
+                }
+                load.load(SeqCst)
+            }
+        });
+        let low = Memo::infallible_in(&graph, "low", move |key: u64| async move {
+            *base.get(key).await.unwrap()
+        });
+        let (pass, count) = (gate.clone(), runs.clone());
+        let high = Memo::infallible_in(&graph, "high", move |key: u64| {
+            let pass = pass.clone();
+            count.fetch_add(1, SeqCst);
+            async move {
+                let value = *low.get(key).await.unwrap();
+                pass.pass().await;
+                value
+            }
+        });
+        now(low.get(1)).unwrap();
+        let mut kept = high.get(1);
+        assert!(poll(&mut kept).is_pending());
+        assert!(base.force_out(&1), "as the budget does");
+        is_slow.store(1, SeqCst);
+        gate.open();
+        let early = now(high.get(1)).unwrap();
+        assert_eq!((*early, early.version()), (7, 0), "it has waited for the function");
+        slow.open();
+        Self { graph, start, rows, data, high, runs, _kept: kept }
+    }
+}
+
+#[test]
+fn who_comes_when_a_function_is_over_goes_on_with_what_the_kept_callers_leave() {
+    let world = Settling::new();
+    let value = now(world.high.get(1)).unwrap();
+    assert_eq!(*value, 7);
+    assert_ne!(value.version(), 0, "nothing has changed");
+    assert_eq!(world.runs.load(SeqCst), 1);
+}
+
+#[test]
+fn what_a_kept_caller_waits_for_does_not_outlive_the_life_of_its_source() {
+    let world = Settling::new();
+    world.data.store(8, SeqCst);
+    // One call dates the value, the next finds it over.
+    assert_eq!(*now(world.high.get(1)).unwrap(), 7);
+    world.graph.advance(world.start + Duration::from_secs(60));
+    assert_eq!(*now(world.high.get(1)).unwrap(), 8);
+}
+
+#[test]
+fn a_change_while_a_function_that_is_over_is_looked_at_is_seen() {
+    let world = Settling::new();
+    world.data.store(8, SeqCst);
+    world.rows.changed(&1);
+    assert_eq!(*now(world.high.get(1)).unwrap(), 8);
+}
+
+#[test]
+fn a_notification_of_what_a_kept_caller_waits_for_comes_once() {
+    let world = Settling::new();
+    let high = world.high;
+    let top = Memo::infallible_in(&world.graph, "top", move |key: u64| async move {
+        *high.get(key).await.unwrap()
+    });
+    let mut notify = top.notify(1);
+    let mut notified = 0;
+    for _ in 0..10 {
+        assert_eq!(*now(top.get(1)).unwrap(), 7);
+        notified += u32::from(poll(&mut Box::pin(notify.next())).is_ready());
+    }
+    assert!(notified <= 1, "{notified} times");
 }
