@@ -66,7 +66,8 @@ impl<V> CachedValue<V> {
     ///
     /// 0 for a value that was served early to a caller who arrived before the change that outdated
     /// it, and for one that is never kept (see the guarantees). Such a version validates nothing, and for the
-    /// latter nothing says when it is over.
+    /// latter nothing says when it is over. If what was served early turns out to be current after all and is kept,
+    /// the handle tells its version from then on.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.head().version()
