@@ -135,6 +135,13 @@ impl<V: 'static> Attempt<V> {
         self.phase = Phase::Rejected;
     }
 
+    /// Has the function called, without a look at the old value, whose dependencies may be those of before.
+    pub(super) fn calls<K>(&mut self, core: &mut Core, node: &Node<K, V>) {
+        if node.header.state() == SUSPECT {
+            self.phase = call(core, node, None);
+        }
+    }
+
     /// Stops; the user's future is dropped with what this returns.
     pub(crate) fn abandon(&mut self) -> AbandonedPhase<V> {
         AbandonedPhase { _phase: std::mem::replace(&mut self.phase, Phase::Over) }

@@ -88,6 +88,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         core.stats.rejected += 1;
         core.note(EventKind::Rejected, &self.node().header);
         self.start_anew(&mut core, attempt);
+        attempt.calls(&mut core, self.node());
     }
 
     fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>) {

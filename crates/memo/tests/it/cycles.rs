@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
 use futures::future::BoxFuture;
-use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
+use tidewire_memo::{Ambient, Error, ErrorKind, Graph, Memo, Source, scope};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
@@ -537,6 +537,40 @@ fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() 
     });
     write.finish();
     assert_eq!((*now(first).unwrap(), *now(reader).unwrap()), (10, 11));
+}
+
+#[test]
+fn a_value_that_is_looked_at_in_the_order_of_before_a_write_is_no_cycle() {
+    for first in [0, 1] {
+        let graph = Graph::new();
+        let direction = Source::<u64>::new_in(&graph, "direction");
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let data = Arc::new(AtomicU64::new(0));
+        let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+        let asks = this.clone();
+        let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+            let (load, asks) = (load.clone(), asks.clone());
+            async move {
+                rows.read(&key);
+                let asking = load.load(SeqCst);
+                let other = asks.get().unwrap();
+                let value = if asking == key { *other.get(1 - key).await? + 1 } else { 10 };
+                direction.read(&1);
+                Ok::<_, Error>(value)
+            }
+        });
+        this.set(memo).unwrap();
+        assert_eq!((*now(memo.get(0)).unwrap(), *now(memo.get(1)).unwrap()), (11, 10));
+        rows.changed(&1);
+        let write = now(Ambient::new(1).scope(async { direction.write(&1) }));
+        data.store(1, SeqCst);
+        let ask = |key| Box::pin(Ambient::new(2 + key).scope(memo.get(key)));
+        let (mut one, mut other) = (ask(first), ask(1 - first));
+        assert!(poll(&mut one).is_pending() && poll(&mut other).is_pending(), "they are held");
+        write.finish();
+        let answers = (*now(one).unwrap(), *now(other).unwrap());
+        assert_eq!(answers, if first == 0 { (10, 11) } else { (11, 10) });
+    }
 }
 
 #[test]
