@@ -135,6 +135,11 @@ impl<V: 'static> Attempt<V> {
         self.phase = Phase::Rejected;
     }
 
+    /// Whether it looks at the old value.
+    pub(crate) fn looks(&self) -> bool {
+        matches!(self.phase, Phase::Checking(_))
+    }
+
     /// Has the function called, without a look at the old value, whose dependencies may be those of before.
     pub(super) fn calls<K>(&mut self, core: &mut Core, node: &Node<K, V>) {
         if node.header.state() == SUSPECT {
@@ -258,6 +263,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let node = self.node();
         let head = node.header.value();
         if !unchanged || node.header.state() != FRESH || head.is_null() {
+            self.head.looks.set(false);
             attempt.phase = call(&mut core, node, check.changed);
             return Next::Again;
         }

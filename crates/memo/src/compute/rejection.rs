@@ -64,7 +64,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if self.head.is_finished() {
             return Next::Over;
         }
-        self.start_anew(&mut core, attempt);
+        self.start_anew(&mut core, attempt, true);
         Next::Again
     }
 
@@ -87,13 +87,16 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         core.stats.rejected += 1;
         core.note(EventKind::Rejected, &self.node().header);
-        self.start_anew(&mut core, attempt);
-        attempt.calls(&mut core, self.node());
+        self.start_anew(&mut core, attempt, false);
     }
 
-    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>) {
+    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>, may_look: bool) {
         *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1);
+        if !may_look {
+            attempt.calls(core, self.node());
+        }
         self.head.restart(attempt.asker, core, attempt.start_revision);
+        self.head.looks.set(attempt.looks());
     }
 
     fn serves_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> bool {

@@ -105,7 +105,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let running = core.flight_pointer(&node.header);
         if running.is_null() {
             let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
-            return Self::begin(core, inner, node, parent, revision, attempt);
+            let begun = Self::begin(core, inner, node, parent, revision, attempt);
+            begun.work.head.looks.set(begun.work.attempt.lock().looks());
+            return begun;
         }
         core.stats.joined += 1;
         core.note(EventKind::Joined, &node.header);

@@ -6,14 +6,15 @@
 //!
 //! A change may turn edges round while a run of before waits, so that what waits is in no state a cycle. So
 //! before somebody is told of one, a run in it that a change has overtaken begins anew: it waits for nothing
-//! any more, and asks for what it needs now.
+//! any more, and asks for what it needs now. First of all, what only looks at an old value by the edges of then
+//! calls its function.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
 
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
-use crate::graph::flight::Parent;
+use crate::graph::flight::{Parent, WorkHead};
 use crate::graph::owner::Owner;
 use crate::store::node::Header;
 use crate::store::slots::Id;
@@ -27,7 +28,7 @@ pub(crate) fn find(core: &Core, asker: Parent, wanted: &Header) -> Option<Cycle>
     search(core, asker.node, wanted.id)
 }
 
-/// The same after runs that changes have overtaken begin anew, as long as there is one in the cycle. Whom to
+/// The same after looks at old values and runs that changes have overtaken begin anew, as long as there is one in the cycle. Whom to
 /// wake for that is to be woken outside of the lock.
 #[cold]
 pub(crate) fn find_current(
@@ -37,11 +38,15 @@ pub(crate) fn find_current(
     deferred: &mut DeferredDrops,
 ) -> Option<Cycle> {
     while let Some(cycle) = find(core, asker, wanted) {
-        let outrun = cycle.nodes.iter().find_map(|&(owner, node)| {
-            // SAFETY: a node of the cycle, alive while the graph lock is held.
-            let node = unsafe { &*node };
-            core.flight(node)?.is_outrun(core).then(|| (owner, core.flight_pointer(node)))
-        });
+        let first = |may_begin: &dyn Fn(&WorkHead) -> bool| {
+            cycle.nodes.iter().find_map(|&(owner, node)| {
+                // SAFETY: a node of the cycle, alive while the graph lock is held.
+                let node = unsafe { &*node };
+                may_begin(core.flight(node)?).then(|| (owner, core.flight_pointer(node)))
+            })
+        };
+        let outrun =
+            first(&|head| head.looks.get()).or_else(|| first(&|head| head.is_outrun(core)));
         let Some((owner, work)) = outrun else { return Some(cycle) };
         // SAFETY: the running work of a node of this owner.
         unsafe { (owner.functions.begin_anew)(work, deferred) };

@@ -46,6 +46,9 @@ pub(crate) struct WorkHead {
     pub(crate) start_tick: Cell<u64>,
     /// The revision at which it began.
     start_revision: Cell<u64>,
+    /// The attempt that runs looks whether the old value is still good, by what that was made of, and has not
+    /// called the function. Under the graph lock.
+    pub(crate) looks: Cell<bool>,
     /// The attempt that runs is to begin anew; see [`crate::graph::cycle`]. Set under the graph lock.
     begins_anew: AtomicU8,
     /// How often one was.
@@ -73,6 +76,7 @@ impl WorkHead {
             rejected: Cell::new(false),
             start_tick: Cell::new(core.tick),
             start_revision: Cell::new(start_revision),
+            looks: Cell::new(false),
             begins_anew: AtomicU8::new(0),
             begun_anew: Cell::new(0),
             late: Cell::new(0),
@@ -138,7 +142,9 @@ impl WorkHead {
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
     pub(crate) fn begin_anew(&self) {
-        self.begun_anew.set(self.begun_anew.get() + 1);
+        if !self.looks.replace(false) {
+            self.begun_anew.set(self.begun_anew.get() + 1);
+        }
         self.begins_anew.store(1, Release);
     }
 

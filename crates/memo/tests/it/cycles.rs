@@ -547,9 +547,11 @@ fn a_value_that_is_looked_at_in_the_order_of_before_a_write_is_no_cycle() {
         let rows = Source::<u64>::new_in(&graph, "rows");
         let data = Arc::new(AtomicU64::new(0));
         let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
-        let asks = this.clone();
+        let runs = Arc::<AtomicU64>::default();
+        let (asks, count) = (this.clone(), runs.clone());
         let memo = Memo::new_in(&graph, "memo", move |key: u64| {
             let (load, asks) = (load.clone(), asks.clone());
+            count.fetch_add(1, SeqCst);
             async move {
                 rows.read(&key);
                 let asking = load.load(SeqCst);
@@ -570,7 +572,34 @@ fn a_value_that_is_looked_at_in_the_order_of_before_a_write_is_no_cycle() {
         write.finish();
         let answers = (*now(one).unwrap(), *now(other).unwrap());
         assert_eq!(answers, if first == 0 { (10, 11) } else { (11, 10) });
+        assert!(runs.load(SeqCst) <= 5, "two before, and three since: {runs:?}");
     }
+}
+
+#[test]
+fn a_cycle_that_a_change_makes_is_told_of_after_three_runs() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let is_cyclic = Arc::<AtomicBool>::default();
+    let (load, this) = (is_cyclic.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let runs = Arc::<AtomicU64>::default();
+    let (asks, count) = (this.clone(), runs.clone());
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, other) = (load.clone(), *asks.get().unwrap());
+        count.fetch_add(1, SeqCst);
+        async move {
+            rows.read(&key);
+            let asks = key == 0 || load.load(SeqCst);
+            Ok::<_, Error>(if asks { *other.get(1 - key).await? + 1 } else { 10 })
+        }
+    });
+    this.set(memo).unwrap();
+    assert_eq!(*now(memo.get(0)).unwrap(), 11);
+    is_cyclic.store(true, SeqCst);
+    rows.changed(&1);
+    let before = runs.load(SeqCst);
+    assert!(now(memo.get(0)).unwrap_err().to_string().contains("cycle: "));
+    assert_eq!(runs.load(SeqCst), before + 3, "one went with the look at the first");
 }
 
 #[test]
