@@ -106,7 +106,7 @@ fn last_verified<K: Key, V: Send + Sync + 'static>(
     Some(node.header.verified.get())
 }
 
-/// Whether the value in memory is current and the same one that was served, no write goes on, and it
+/// Whether the value in memory is current and the same one that was served, no write or change goes on, and it
 /// is made of nothing external, which may change without saying so.
 fn is_still<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
@@ -118,6 +118,7 @@ fn is_still<K: Key, V: Send + Sync + 'static>(
     let is_external = |node: &Node<K, V>| bounds_external && node.header.is_external();
     // While somebody writes, what is loaded may be newer than what is announced.
     !memo.shared().has_writes()
+        && !memo.shared().is_announcing()
         && memo.cached(key).is_some_and(|now| now.version() == value.version())
         && !memo.find(memo.hash(key), key).is_some_and(is_external)
 }

@@ -297,10 +297,22 @@ impl Shared {
 
     /// Both locks are free: tasks that wait for them go on, and the budget is looked after.
     pub(crate) fn after_change(&self) {
-        let waiters = std::mem::take(&mut *self.cascade_waiters.lock());
-        waiters.into_iter().for_each(wake::wake);
+        self.wake_cascade_waiters();
         relief::relieve(self);
         epoch::collect_if_due();
+    }
+
+    fn wake_cascade_waiters(&self) {
+        let waiters = std::mem::take(&mut *self.cascade_waiters.lock());
+        waiters.into_iter().for_each(wake::wake);
+    }
+
+    /// Whether a change has begun, and not everything that depends on it is marked yet.
+    pub(crate) fn is_announcing(&self) -> bool {
+        let is_announcing = self.cascade.try_lock().is_none_or(|walk| walk.is_some());
+        // A task may have found the lock taken by this look.
+        self.wake_cascade_waiters();
+        is_announcing
     }
 }
 

@@ -77,11 +77,13 @@ impl Core {
         if !matches!(validate(self, &[record], start_tick), Validity::Valid) {
             return false;
         }
-        // What was made since, though nothing has changed, had no place in memory.
-        let is_as_before =
-            |core: &mut Self| core.changed_at <= start_tick && confirm_unchanged(core, node);
-        if version > node.verified.get() && !(node.is_current() && is_as_before(self)) {
-            return false;
+        if version > node.verified.get() {
+            // What was made since, though nothing has changed, had no place in memory.
+            if !node.is_current() || self.changed_at > start_tick {
+                return false;
+            }
+            // Where another had none, either, a change that comes will have the function run, as it does anyway.
+            confirm_unchanged(self, node);
         }
         if node.dependencies(&self.slots).iter().any(|known| known == id) {
             return true;

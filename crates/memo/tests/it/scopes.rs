@@ -723,8 +723,8 @@ fn what_does_not_wait_for_a_task_of_another_function_is_not_kept() {
 
 #[test]
 fn a_watch_beyond_the_budget_settles_though_tasks_ask_late_for_what_is_not_kept() {
-    for (budget, remembers, reads) in
-        (0..16).map(|n| ([0, 300, 600, 1_000][n % 4], n & 4 != 0, n & 8 != 0))
+    for (budget, remembers, reads, asks) in
+        (0..32).map(|n| ([0, 300, 600, 1_000][n % 4], n & 4 != 0, n & 8 != 0, n & 16 != 0))
     {
         let graph = Graph::new();
         graph.set_budget(budget);
@@ -746,7 +746,12 @@ fn a_watch_beyond_the_budget_settles_though_tasks_ask_late_for_what_is_not_kept(
                 leaf.get(key).await.unwrap();
                 leaf.get(key + 1).await.unwrap();
             }));
-            async move { key }
+            async move {
+                if asks {
+                    leaf.get(key).await.unwrap();
+                }
+                key
+            }
         });
         let mut watch = above.watch(1);
         let mut turn = || {
@@ -760,6 +765,6 @@ fn a_watch_beyond_the_budget_settles_though_tasks_ask_late_for_what_is_not_kept(
         }
         let started = graph.stats().started;
         turn();
-        assert_eq!(graph.stats().started, started, "{budget} {remembers} {reads}: it rests");
+        assert_eq!(graph.stats().started, started, "{budget} {remembers} {reads} {asks}: it rests");
     }
 }

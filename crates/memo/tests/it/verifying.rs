@@ -512,3 +512,32 @@ fn a_change_that_passes_during_the_look_is_no_mismatch_though_the_value_is_equal
     now(memo.get(1)).unwrap();
     assert_eq!(graph.stats().mismatched, 1, "what is not announced is found all the same");
 }
+
+#[test]
+fn a_hit_on_what_a_change_has_not_marked_yet_is_no_mismatch() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |_: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&0);
+            load.load(SeqCst)
+        }
+    })
+    .verify(1.0);
+    for key in 0..2_000 {
+        now(memo.get(key)).unwrap();
+    }
+    data.store(2, SeqCst);
+    let mut change = Box::pin(rows.changed_async(&0));
+    assert!(poll_with(&mut change, &Wakes::new()).is_pending(), "there are more than a chunk");
+    let old = (0..2_000).filter(|key| *now(memo.get(*key)).unwrap() == 1).count();
+    assert!(old > 0, "they are not marked yet");
+    now(change);
+    assert!((0..2_000).all(|key| *now(memo.get(key)).unwrap() == 2));
+    let stats = graph.stats();
+    assert!(stats.audited > 0);
+    assert_eq!(stats.mismatched, 0);
+}
