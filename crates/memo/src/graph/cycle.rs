@@ -46,7 +46,7 @@ pub(crate) fn find_current(
             })
         };
         let outrun =
-            first(&|head| head.looks.get()).or_else(|| first(&|head| head.is_outrun(core)));
+            first(&|head| head.looks.take()).or_else(|| first(&|head| head.takes_turn(core)));
         let Some((owner, work)) = outrun else { return Some(cycle) };
         // SAFETY: the running work of a node of this owner.
         unsafe { (owner.functions.begin_anew)(work, deferred) };

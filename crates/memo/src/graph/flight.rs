@@ -53,6 +53,8 @@ pub(crate) struct WorkHead {
     begins_anew: AtomicU8,
     /// How often one was.
     begun_anew: Cell<u8>,
+    /// The same for changes that nobody has told of.
+    begun_untold: Cell<u8>,
     /// Callers that joined at a later one, and are there still.
     late: Cell<u32>,
     /// The number of that attempt.
@@ -79,6 +81,7 @@ impl WorkHead {
             looks: Cell::new(false),
             begins_anew: AtomicU8::new(0),
             begun_anew: Cell::new(0),
+            begun_untold: Cell::new(0),
             late: Cell::new(0),
             run: Cell::new(0),
             parents: RefCell::default(),
@@ -132,19 +135,20 @@ impl WorkHead {
         self.late.get() == 0
     }
 
-    /// Whether something was changed since the attempt that runs began, or may have been without a word, by a
-    /// write that is not announced yet or while a source is suspended; and it may begin anew.
-    pub(crate) fn is_outrun(&self, core: &Core) -> bool {
+    /// Whether the attempt that runs may begin anew for a cycle that it is in, which it does then: something was
+    /// changed since it began, or may have been without a word, by a write that is not announced yet or while a
+    /// source is suspended. What nobody has told of may stay as it is, so that takes turns of its own.
+    pub(crate) fn takes_turn(&self, core: &Core) -> bool {
         let is_told = self.start_tick.get() < core.changed_at;
-        let is_outrun = is_told || core.writes.are_open() || core.suspensions > 0;
-        is_outrun && self.begun_anew.get() < ANEW_MAX
+        let may_be_untold = core.writes.are_open() || core.suspensions > 0;
+        let turns = if is_told { &self.begun_anew } else { &self.begun_untold };
+        let may = (is_told || may_be_untold) && turns.get() < ANEW_MAX;
+        turns.set(turns.get() + u8::from(may));
+        may
     }
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
     pub(crate) fn begin_anew(&self) {
-        if !self.looks.replace(false) {
-            self.begun_anew.set(self.begun_anew.get() + 1);
-        }
         self.begins_anew.store(1, Release);
     }
 
@@ -255,6 +259,7 @@ impl Core {
             let head = running.and_then(|node| self.flight(node));
             if let Some(head) = head.filter(|head| head.begun_anew.get() < ANEW_MAX) {
                 head.begun_anew.set(ANEW_MAX);
+                head.begun_untold.set(ANEW_MAX);
                 open.extend(head.parents.borrow().iter_from(0).map(|(_, parent)| *parent));
             }
         }
@@ -310,5 +315,5 @@ impl Works {
     }
 }
 
-/// How often runs of one computation begin anew because of cycles.
+/// How often runs of one computation begin anew because of cycles, for either reason.
 const ANEW_MAX: u8 = 16;

@@ -577,6 +577,34 @@ fn a_value_that_is_looked_at_in_the_order_of_before_a_write_is_no_cycle() {
 }
 
 #[test]
+fn a_cycle_before_a_write_takes_no_turns_that_are_wanted_after_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let is_ring = Arc::new(AtomicBool::new(true));
+    let (load, this) = (is_ring.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let asks = this.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, other) = (load.clone(), *asks.get().unwrap());
+        async move {
+            if key > 0 {
+                rows.read(&0);
+            }
+            let ends = key == 1 && !load.load(SeqCst);
+            Ok::<_, Error>(if ends { 5 } else { *other.get((key + 1) % 3).await? })
+        }
+    });
+    this.set(memo).unwrap();
+    let ask = |number: u64, key| Box::pin(Ambient::new(number).scope(memo.get(key)));
+    let write = now(Ambient::new(1).scope(async { rows.write(&0) }));
+    let mut early = ask(2, 0);
+    assert!(poll(&mut early).is_pending(), "it is held, with a ring that is there");
+    is_ring.store(false, SeqCst);
+    write.finish();
+    assert_eq!(*now(ask(3, 2)).unwrap(), 5);
+    assert_eq!(*now(early).unwrap(), 5);
+}
+
+#[test]
 fn a_cycle_that_a_change_makes_is_told_of_after_three_runs() {
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");

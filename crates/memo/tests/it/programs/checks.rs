@@ -269,6 +269,15 @@ pub(super) fn verifies_for_ever(program: &Program) -> bool {
     program.verifies() && program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }))
 }
 
+/// A function that changes what another reads late, whose value it asks for, makes that stale after each run of its
+/// own, so that a watch of it asks each time (seed 9400187909).
+pub(super) fn changes_what_is_read_late(program: &Program) -> bool {
+    let touched = |cell: usize| {
+        program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { cell: it } if *it == cell))
+    };
+    program.any_stmt(&|stmt| matches!(stmt, Stmt::ReadLate { cell, .. } if touched(*cell)))
+}
+
 /// A watch or subscription that is silent has the latest.
 fn eyes(world: &World, phase: usize) {
     let state = world.state();

@@ -16,7 +16,8 @@ use super::{actions, checks, schedule};
 /// Runs a program and says what is wrong.
 pub(super) fn run(program: &Program) -> Vec<Failure> {
     let (before, program) = (DOUBLE_DROPS.load(SeqCst), program.clone());
-    let may_be_endless = checks::verifies_for_ever(&program);
+    let may_be_endless =
+        checks::verifies_for_ever(&program) || checks::changes_what_is_read_late(&program);
     let failures = std::thread::spawn(move || {
         if program.ending == Ending::ThreadLocalBefore {
             LAST.with(|_| ());
