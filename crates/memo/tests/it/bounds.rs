@@ -1,13 +1,12 @@
 //! The byte budget: eviction, ghosts, forcing out.
 
-use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{Gate, logged, now, poll, work};
+use crate::support::{Gate, is_started_alone, logged, now, poll, work};
 
 #[test]
 fn an_evicted_value_with_a_dependant_leaves_a_ghost_that_still_carries_invalidations() {
@@ -734,13 +733,9 @@ fn what_was_spared_for_a_run_goes_when_the_run_is_over_although_nothing_is_kept_
 
 #[test]
 fn values_that_nobody_can_have_any_more_are_freed_by_their_weight() {
-    const NAME: &str = "bounds::values_that_nobody_can_have_any_more_are_freed_by_their_weight";
-    if std::env::var_os("MEMO_ALONE").is_none() {
-        // In a process of its own, since other tests free what waits, too.
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        let done = child.args(["--exact", NAME, "--nocapture"]).env("MEMO_ALONE", "1").output();
-        let done = done.unwrap();
-        return assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    // Other tests free what waits, too.
+    if is_started_alone("bounds::values_that_nobody_can_have_any_more_are_freed_by_their_weight") {
+        return;
     }
     /// Unlike any other.
     struct Alive(#[allow(dead_code)] Arc<()>);

@@ -1,6 +1,5 @@
 //! Who drives a computation for others is answered all the same, and nobody runs it again for nothing.
 
-use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_memo::{Get, Graph, Memo, Source};
 
-use crate::support::{Gate, now, poll};
+use crate::support::{Gate, is_started_alone, now, poll};
 
 /// A memo during each of whose first runs the data changes, and somebody else asks.
 struct Contended {
@@ -78,14 +77,10 @@ fn those_who_joined_go_on_where_a_caller_has_left_and_are_all_answered() {
 
 #[test]
 fn who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on() {
-    const NAME: &str =
-        "contention::who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on";
-    if std::env::var_os("MEMO_ALONE").is_none() {
-        // In a process of its own, since changes of other tests are later than who asked first, too.
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        let done = child.args(["--exact", NAME, "--nocapture"]).env("MEMO_ALONE", "1").output();
-        let done = done.unwrap();
-        return assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    if is_started_alone(
+        "contention::who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on",
+    ) {
+        return;
     }
     let (graph, gate, runs) = (Graph::new(), Gate::default(), Arc::<AtomicUsize>::default());
     let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
@@ -110,7 +105,7 @@ fn who_asks_after_something_was_forced_out_is_given_the_run_that_goes_on() {
 }
 
 /// A value whose function is over while what it is made of has to be looked at, and a caller who is kept and not
-/// polled.
+/// polled. To be made in a process of its own.
 struct Settling {
     graph: Graph,
     start: Instant,
@@ -168,6 +163,11 @@ impl Settling {
 
 #[test]
 fn who_comes_when_a_function_is_over_goes_on_with_what_the_kept_callers_leave() {
+    if is_started_alone(
+        "contention::who_comes_when_a_function_is_over_goes_on_with_what_the_kept_callers_leave",
+    ) {
+        return;
+    }
     let world = Settling::new();
     let value = now(world.high.get(1)).unwrap();
     assert_eq!(*value, 7);
@@ -177,6 +177,11 @@ fn who_comes_when_a_function_is_over_goes_on_with_what_the_kept_callers_leave() 
 
 #[test]
 fn what_a_kept_caller_waits_for_does_not_outlive_the_life_of_its_source() {
+    if is_started_alone(
+        "contention::what_a_kept_caller_waits_for_does_not_outlive_the_life_of_its_source",
+    ) {
+        return;
+    }
     let world = Settling::new();
     world.data.store(8, SeqCst);
     // One call dates the value, the next finds it over.
@@ -187,6 +192,9 @@ fn what_a_kept_caller_waits_for_does_not_outlive_the_life_of_its_source() {
 
 #[test]
 fn a_change_while_a_function_that_is_over_is_looked_at_is_seen() {
+    if is_started_alone("contention::a_change_while_a_function_that_is_over_is_looked_at_is_seen") {
+        return;
+    }
     let world = Settling::new();
     world.data.store(8, SeqCst);
     world.rows.changed(&1);
@@ -195,6 +203,9 @@ fn a_change_while_a_function_that_is_over_is_looked_at_is_seen() {
 
 #[test]
 fn a_notification_of_what_a_kept_caller_waits_for_comes_once() {
+    if is_started_alone("contention::a_notification_of_what_a_kept_caller_waits_for_comes_once") {
+        return;
+    }
     let world = Settling::new();
     let high = world.high;
     let top = Memo::infallible_in(&world.graph, "top", move |key: u64| async move {

@@ -106,3 +106,17 @@ impl Gate {
         .await;
     }
 }
+
+/// Runs the test of this name in a process of its own, unless this is it. What other tests do shows in some: their
+/// changes, though of other graphs, are later than who asked first.
+pub(crate) fn is_started_alone(name: &str) -> bool {
+    let is_it = std::env::var_os("MEMO_ALONE").is_some();
+    if !is_it {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let done = child.args(["--exact", name, "--nocapture"]).env("MEMO_ALONE", "1").output();
+        let done = done.unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    }
+    !is_it
+}
