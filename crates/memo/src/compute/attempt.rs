@@ -87,18 +87,20 @@ pub(crate) struct AbandonedPhase<V: 'static> {
 
 impl<V: 'static> Attempt<V> {
     /// An attempt, in the hold of the graph lock in which it begins: notes what everything later is
-    /// compared with, and says what comes first.
+    /// compared with, and says what comes first: a look at the old value, unless that goes by dependencies which may
+    /// be those of before and `looks` is false, or the function.
     #[inline(always)]
     pub(crate) fn start<K>(
         core: &mut Core,
         node: &Node<K, V>,
         revision: u64,
         rejections: u32,
+        looks: bool,
     ) -> Self {
-        let phase = if matches!(node.header.state(), SUSPECT | FRESH) {
-            Phase::Checking(Box::new(Verification::own(node.header.id)))
-        } else {
-            call(core, node, None)
+        let phase = match node.header.state() {
+            SUSPECT if !looks => call(core, node, None),
+            SUSPECT | FRESH => Phase::Checking(Box::new(Verification::own(node.header.id))),
+            _ => call(core, node, None),
         };
         let has_old = !node.header.value().is_null();
         Self { rejections, has_old, ..Self::begin(core, phase, revision) }
@@ -138,13 +140,6 @@ impl<V: 'static> Attempt<V> {
     /// Whether it looks at the old value.
     pub(crate) fn looks(&self) -> bool {
         matches!(self.phase, Phase::Checking(_))
-    }
-
-    /// Has the function called, without a look at the old value, whose dependencies may be those of before.
-    pub(super) fn calls<K>(&mut self, core: &mut Core, node: &Node<K, V>) {
-        if node.header.state() == SUSPECT {
-            self.phase = call(core, node, None);
-        }
     }
 
     /// Stops; the user's future is dropped with what this returns.

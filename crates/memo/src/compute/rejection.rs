@@ -90,11 +90,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.start_anew(&mut core, attempt, false);
     }
 
-    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>, may_look: bool) {
-        *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1);
-        if !may_look {
-            attempt.calls(core, self.node());
-        }
+    fn start_anew(&self, core: &mut Core, attempt: &mut Attempt<V>, looks: bool) {
+        *attempt = Attempt::start(core, self.node(), revision(), attempt.rejections + 1, looks);
         self.head.restart(attempt.asker, core, attempt.start_revision);
         self.head.looks.set(attempt.looks());
     }

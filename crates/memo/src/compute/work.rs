@@ -104,7 +104,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         if running.is_null() {
-            let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0);
+            let attempt = |core: &mut Core| Attempt::start(core, node, revision, 0, true);
             let begun = Self::begin(core, inner, node, parent, revision, attempt);
             begun.work.head.looks.set(begun.work.attempt.lock().looks());
             return begun;

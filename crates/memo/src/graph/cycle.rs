@@ -28,8 +28,8 @@ pub(crate) fn find(core: &Core, asker: Parent, wanted: &Header) -> Option<Cycle>
     search(core, asker.node, wanted.id)
 }
 
-/// The same after looks at old values and runs that changes have overtaken begin anew, as long as there is one in the cycle. Whom to
-/// wake for that is to be woken outside of the lock.
+/// The same after looks at old values, and runs that changes have overtaken, begin anew, as long as there is one
+/// in the cycle. Whom to wake for that is to be woken outside of the lock.
 #[cold]
 pub(crate) fn find_current(
     core: &Core,

@@ -499,14 +499,11 @@ fn a_task_that_waits_for_a_function_which_then_awaits_the_task_is_a_cycle() {
     assert_eq!(*answer.unwrap(), 1);
 }
 
-#[test]
-fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() {
-    let graph = Graph::new();
-    let direction = Source::<u64>::new_in(&graph, "direction");
-    let data = Arc::new(AtomicU64::new(0));
-    let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
-    let asks = this.clone();
-    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+/// Two values, of which one asks for the other: the one that the data names, which both read first.
+fn turning(graph: &Graph, direction: Source<u64>) -> (Memo<u64, u64>, Arc<AtomicU64>) {
+    let (data, this) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let (load, asks) = (data.clone(), this.clone());
+    let memo = Memo::new_in(graph, "memo", move |key: u64| {
         let (load, asks) = (load.clone(), asks.clone());
         async move {
             direction.read(&1);
@@ -517,6 +514,14 @@ fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() 
         }
     });
     this.set(memo).unwrap();
+    (memo, data)
+}
+
+#[test]
+fn an_edge_that_a_write_turns_round_is_no_cycle_before_it_is_announced_either() {
+    let graph = Graph::new();
+    let direction = Source::<u64>::new_in(&graph, "direction");
+    let (memo, data) = turning(&graph, direction);
     let mut first = memo.get(0);
     assert!(poll(&mut first).is_pending(), "it has read that it asks the second");
     let write = direction.write(&1);
@@ -634,20 +639,7 @@ fn a_cycle_that_a_change_makes_is_told_of_after_three_runs() {
 fn an_edge_that_is_turned_round_while_its_source_is_suspended_is_no_cycle() {
     let graph = Graph::new();
     let direction = Source::<u64>::new_in(&graph, "direction");
-    let data = Arc::new(AtomicU64::new(0));
-    let (load, this) = (data.clone(), Arc::<OnceLock<Memo<u64, u64>>>::default());
-    let asks = this.clone();
-    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
-        let (load, asks) = (load.clone(), asks.clone());
-        async move {
-            direction.read(&1);
-            let asking = load.load(SeqCst);
-            yield_once().await;
-            let other = asks.get().unwrap();
-            Ok::<_, Error>(if asking == key { *other.get(1 - key).await? + 1 } else { 10 })
-        }
-    });
-    this.set(memo).unwrap();
+    let (memo, data) = turning(&graph, direction);
     let suspension = direction.suspend();
     let (mut first, mut second) = (memo.get(0), memo.get(1));
     assert!(poll(&mut first).is_pending(), "it has read that it asks the second");
