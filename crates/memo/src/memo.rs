@@ -281,8 +281,8 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         evicted
     }
 
-    /// Drops those of the next `steps` values, in turn, that are stale and were not asked for since the last
-    /// look: four for each new value leave few. What is stale in 1 MiB stays, since it may come out equal.
+    /// Drops those of the next `steps` values, in turn and each once, that are stale and were not asked for since
+    /// the last look: four for each new value leave few. What is stale in 1 MiB stays, since it may come out equal.
     pub fn sweep(&self, steps: usize) {
         let mut deferred = DeferredDrops::default();
         let _pin = pin();

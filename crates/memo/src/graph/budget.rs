@@ -279,8 +279,9 @@ impl Core {
     /// only it read. Near the budget that is left to eviction, whose hand takes what is current too.
     pub(crate) fn sweep(&mut self, queue: &Queue, steps: usize, deferred: &mut DeferredDrops) {
         let is_near = self.bytes() > self.ledger.budget / 8 * 7;
-        let steps = if is_near || queue.bytes.get() < LEFT_ALONE { 0 } else { steps };
-        for _ in 0..steps {
+        let is_left_alone = is_near || queue.bytes.get() < LEFT_ALONE;
+        let most = if is_left_alone { 0 } else { queue.length.get() as usize };
+        for _ in 0..steps.min(most) {
             let Some(node) = self.under_hand(queue) else { return };
             let stale = matches!(node.state(), SUSPECT | FADED | DIRTY);
             let goes = stale && !node.take_visited();

@@ -38,15 +38,18 @@ pub(crate) fn find_current(
     deferred: &mut DeferredDrops,
 ) -> Option<Cycle> {
     while let Some(cycle) = find(core, asker, wanted) {
-        let first = |may_begin: &dyn Fn(&WorkHead) -> bool| {
+        let first = |is_such: &dyn Fn(&WorkHead) -> bool| {
             cycle.nodes.iter().find_map(|&(owner, node)| {
                 // SAFETY: a node of the cycle, alive while the graph lock is held.
                 let node = unsafe { &*node };
-                may_begin(core.flight(node)?).then(|| (owner, core.flight_pointer(node)))
+                is_such(core.flight(node)?).then(|| (owner, core.flight_pointer(node)))
             })
         };
-        let outrun =
-            first(&|head| head.looks.take()).or_else(|| first(&|head| head.takes_turn(core)));
+        let outrun = match first(&|head| head.looks.take()) {
+            None if first(&WorkHead::outruns_itself).is_some() => None,
+            None => first(&|head| head.takes_turn(core)),
+            looks => looks,
+        };
         let Some((owner, work)) = outrun else { return Some(cycle) };
         // SAFETY: the running work of a node of this owner.
         unsafe { (owner.functions.begin_anew)(work, deferred) };

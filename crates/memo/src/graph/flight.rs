@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::graph::core::Core;
+use crate::graph::revision;
 use crate::memory::callers::ByCaller;
 use crate::memory::sync::AtomicU8;
 use crate::store::node::Header;
@@ -55,6 +56,8 @@ pub(crate) struct WorkHead {
     begun_anew: Cell<u8>,
     /// The same for changes that nobody has told of.
     begun_untold: Cell<u8>,
+    /// A run of it, or of what it asked for, has changed something.
+    outruns_itself: Cell<bool>,
     /// Callers that joined at a later one, and are there still.
     late: Cell<u32>,
     /// The number of that attempt.
@@ -82,6 +85,7 @@ impl WorkHead {
             begins_anew: AtomicU8::new(0),
             begun_anew: Cell::new(0),
             begun_untold: Cell::new(0),
+            outruns_itself: Cell::new(false),
             late: Cell::new(0),
             run: Cell::new(0),
             parents: RefCell::default(),
@@ -136,15 +140,23 @@ impl WorkHead {
     }
 
     /// Whether the attempt that runs may begin anew for a cycle that it is in, which it does then: something was
-    /// changed since it began, or may have been without a word, by a write that is not announced yet or while a
-    /// source is suspended. What nobody has told of may stay as it is, so that takes turns of its own.
+    /// changed since it began (anywhere, once other graphs are read), or may have been without a word, by a write
+    /// that is not announced yet or while a source is suspended. What nobody has told of may stay as it is, so
+    /// that takes turns of its own.
     pub(crate) fn takes_turn(&self, core: &Core) -> bool {
-        let is_told = self.start_tick.get() < core.changed_at;
+        let elsewhere = core.stats.foreign_reads > 0 && self.is_late(revision());
+        let is_told = self.start_tick.get() < core.changed_at || elsewhere;
         let may_be_untold = core.writes.are_open() || core.suspensions > 0;
         let turns = if is_told { &self.begun_anew } else { &self.begun_untold };
         let may = (is_told || may_be_untold) && turns.get() < ANEW_MAX;
         turns.set(turns.get() + u8::from(may));
         may
+    }
+
+    /// Whether runs of it change something each time, themselves or by what they ask for. In a cycle that is
+    /// so of all that wait for it, so none of them begins anew.
+    pub(crate) fn outruns_itself(&self) -> bool {
+        self.outruns_itself.get()
     }
 
     /// The attempt that runs is to begin anew: nothing waits on behalf of it any more.
@@ -251,15 +263,13 @@ impl Core {
     }
 
     /// This run changes something, as the next one will: that is no reason to begin it anew, nor what waits
-    /// for it.
+    /// for it; see [`WorkHead::outruns_itself`].
     pub(crate) fn outruns_itself(&self, run: Parent) {
         let mut open = vec![run];
         while let Some(run) = open.pop() {
             let running = self.node(run.node).filter(|_| self.is_running(run));
             let head = running.and_then(|node| self.flight(node));
-            if let Some(head) = head.filter(|head| head.begun_anew.get() < ANEW_MAX) {
-                head.begun_anew.set(ANEW_MAX);
-                head.begun_untold.set(ANEW_MAX);
+            if let Some(head) = head.filter(|head| !head.outruns_itself.replace(true)) {
                 open.extend(head.parents.borrow().iter_from(0).map(|(_, parent)| *parent));
             }
         }
@@ -315,5 +325,5 @@ impl Works {
     }
 }
 
-/// How often runs of one computation begin anew because of cycles, for either reason.
+/// How often runs of one computation begin anew because of cycles, for each of the two reasons.
 const ANEW_MAX: u8 = 16;

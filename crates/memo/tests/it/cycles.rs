@@ -724,3 +724,66 @@ fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_not
     assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
     assert!(runs.load(SeqCst) < 200, "{} runs", runs.load(SeqCst));
 }
+
+#[test]
+fn a_cycle_beside_a_read_of_what_changes_itself_is_told_of_and_leaves_nothing_running() {
+    type Spawned = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let changing = Memo::infallible_in(&graph, "changing", move |key: u64| async move {
+        rows.changed(&key);
+        rows.read(&key);
+        key
+    });
+    let (tasks, this) = (Spawned::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let runs = Arc::<AtomicU64>::default();
+    let (spawn, asks, count) = (tasks.clone(), this.clone(), runs.clone());
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (spawn, other) = (spawn.clone(), *asks.get().unwrap());
+        count.fetch_add(1, SeqCst);
+        async move {
+            if key == 0 {
+                // Both are asked before either has answered.
+                let (other, changing) = futures::join!(other.get(1), changing.get(3));
+                return Ok::<_, Error>(*other? + *changing?);
+            }
+            let (send, receive) = futures::channel::oneshot::channel();
+            let task = scope(async move { send.send(other.get(0).await).map_or((), drop) });
+            spawn.lock().unwrap().push(Box::pin(task));
+            receive.await.expect("the task is polled").map(|value| *value)
+        }
+    });
+    this.set(memo).unwrap();
+    let mut first = memo.get(0);
+    let mut answer = None;
+    for _ in 0..1_000 {
+        if answer.is_none()
+            && let Poll::Ready(ready) = poll(&mut first)
+        {
+            answer = Some(ready.unwrap_err());
+        }
+        let waiting = std::mem::take(&mut *tasks.lock().unwrap());
+        let left =
+            waiting.into_iter().filter_map(|mut task| poll(&mut task).is_pending().then_some(task));
+        let left: Vec<_> = left.collect();
+        tasks.lock().unwrap().extend(left);
+    }
+    assert!(answer.unwrap().to_string().contains("cycle: "));
+    assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
+    assert!(runs.load(SeqCst) < 20, "{} runs", runs.load(SeqCst));
+}
+
+#[test]
+fn an_edge_that_a_change_of_another_graph_turns_round_is_no_cycle() {
+    let (graph, elsewhere) = (Graph::new(), Graph::new());
+    let direction = Source::<u64>::new_in(&elsewhere, "direction");
+    let (memo, data) = turning(&graph, direction);
+    let mut first = memo.get(0);
+    for _ in 0..2 {
+        assert!(poll(&mut first).is_pending(), "it asks the second, which has not answered");
+    }
+    data.store(1, SeqCst);
+    direction.changed(&1);
+    let second = memo.get(1);
+    assert_eq!((*now(second).unwrap(), *now(first).unwrap()), (11, 10));
+}
