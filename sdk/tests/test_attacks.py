@@ -37,7 +37,7 @@ PROGRAMS = {
     "dotnet": [DOTNET, DOTNET_OUT / "service/bin/netcoreapp3.1/service.dll"],
 }
 # No program needs so long; it bounds a hang.
-HANG = 20
+HANG = 300
 
 
 def hello(versions=b"\1\0\1\0", features=wire.FEATURE_HTTP | wire.FEATURE_HOSTED, more=b"", magic=wire.MAGIC):

@@ -109,7 +109,7 @@ test("of a stream without an end the page keeps so many messages, says how many 
 });
 
 test("a program that was stopped by somebody else meanwhile is stopped once, and so is a run of load", async () => {
-  const settings = `[server]\nlisten = ["127.0.0.1:0"]\n[[service]]\nname = "files"\nroute = "/files/*"\nrun = ["python3", "server.py"]\n`;
+  const settings = `[server]\nlisten = ["127.0.0.1:0"]\n[[service]]\nname = "files"\nroute = "/files/*"\nrun = ["python3", "server.py"]\nstart_timeout = "2m"\n`;
   const server = `import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Files(BaseHTTPRequestHandler):

@@ -41,7 +41,7 @@ pub(crate) async fn look(client: &Client) -> Result<(), Error> {
 
 /// Ends a test that would wait for ever; what it waits for comes long before.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it waits for ever")
+    tokio::time::timeout(Duration::from_secs(300), work).await.expect("it waits for ever")
 }
 
 /// A future polled once: it is on its way and not done.

@@ -26,7 +26,7 @@ class Peer:
         self.dial()
 
     def dial(self):
-        self.socket = socket.create_connection(self.address, timeout=20)
+        self.socket = socket.create_connection(self.address, timeout=300)
         self.session.connect()
 
     def cut(self):

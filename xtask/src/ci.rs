@@ -470,22 +470,29 @@ fn cargo_command(root: &Path, words: &str) -> Command {
     command.current_dir(root).args(words.split(' '));
     // Debug information doubles the size of target/; incremental files help only a second build.
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_PROFILE_TEST_DEBUG", "0");
+    // Steps and tests look for programs there.
+    command.env("CARGO_TARGET_DIR", root.join("target"));
     if std::env::var_os("CI").is_some() {
         command.env("CARGO_INCREMENTAL", "0");
     }
-    without_cargo_variables(&mut command);
+    of_this_machine_alone(&mut command);
     command
 }
 
 fn execute(command: &mut Command) -> Result<Outcome> {
-    without_cargo_variables(command);
+    of_this_machine_alone(command);
     let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
     Ok(Outcome::of(status.success()))
 }
 
-/// What cargo says of this program is not for others: build scripts that read it (that of ring)
-/// would run again, and all above them be built again, whenever cargo is run without it.
-fn without_cargo_variables(command: &mut Command) {
+/// Servers on this machine are asked without a proxy, as registries may be behind one. What cargo
+/// says of this program is not for others: build scripts that read it (that of ring) would run
+/// again, and all above them be built again, whenever cargo is run without it.
+fn of_this_machine_alone(command: &mut Command) {
+    for name in ["no_proxy", "NO_PROXY"] {
+        let given = std::env::var(name).map(|given| format!("{given},")).unwrap_or_default();
+        command.env(name, format!("{given}127.0.0.1,localhost,::1"));
+    }
     for (name, _) in std::env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
         {

@@ -76,12 +76,10 @@ async fn a_drain_lets_live_calls_end_and_takes_no_others() {
         });
         gate.began().await;
         let drains = tokio::spawn(running.drain());
-        // It is told on the connection; from then on calls wait for another server. This time
-        // passes only while nothing else happens.
-        tokio::time::pause();
+        // It is told on the connection; from then on calls wait for another server.
         let mut answered = 1;
         while let Ok(looked) =
-            tokio::time::timeout(Duration::from_millis(20), client.call(look("b"))).await
+            tokio::time::timeout(Duration::from_secs(2), client.call(look("b"))).await
         {
             if let Err(refused) = looked {
                 // It was on its way when the drain began.
@@ -91,7 +89,6 @@ async fn a_drain_lets_live_calls_end_and_takes_no_others() {
             answered += 1;
             assert!(answered < 1000, "{scheme}: it goes on as if nothing had been told");
         }
-        tokio::time::resume();
         assert!(!drains.is_finished(), "a call runs");
         gate.open();
         assert!(call.await.unwrap().is_ok(), "{scheme}");

@@ -1,7 +1,8 @@
 //! Cores: one for servers and one for the load, or as many for servers as somebody says; what is
 //! started inherits where its starter stands.
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::process::getpid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::machine;
 
@@ -15,13 +16,16 @@ impl Cores {
     /// A core for each side, or `capped` for servers and the others for the load, which has all
     /// where none is left. `None` on a machine with one core, or where it may not be asked for.
     pub(super) fn divide(capped: Option<usize>) -> Option<Self> {
-        let cores = machine::cores();
+        // Those that this process began with, of which one of its threads may have some.
+        let allowed = sched_getaffinity(Some(getpid())).ok()?;
+        let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let cores = own.len().min(machine::cores());
         if cores < 2 {
             return None;
         }
         let of = |range: std::ops::Range<usize>| {
             let mut set = CpuSet::new();
-            range.for_each(|core| set.set(core));
+            own[range].iter().for_each(|core| set.set(*core));
             set
         };
         let (servers, load) = match capped.unwrap_or(1).clamp(1, cores) {

@@ -166,7 +166,7 @@ impl PeerProcess {
     pub(crate) fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         // What it started may hold its output open, and is not waited for.
-        let complaint = self.complained.recv_timeout(LOOK * 20).unwrap_or_default();
+        let complaint = self.complained.recv_timeout(GRACE).unwrap_or_default();
         let complaint: String = complaint.trim().chars().take(COMPLAINT_CHARS).collect();
         let told = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
         Some(format!("ended by itself ({status}){told}"))

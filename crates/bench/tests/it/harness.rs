@@ -194,9 +194,16 @@ fn first_request(input: &[u8]) -> Option<(String, String, usize)> {
     Some((head, String::from_utf8_lossy(body).into_owned(), end + length))
 }
 
-/// A port on which nothing listens.
+/// A port on which nothing listens, out of those that the system gives to nobody.
 pub(crate) fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static TURN: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let turn = u64::from(std::process::id()) * 257 + TURN.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from(([127, 0, 0, 1], 11_000 + (turn % 9_000) as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// Reads from `stream` until `needle` has come.

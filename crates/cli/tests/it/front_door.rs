@@ -107,7 +107,7 @@ fn a_program_that_says_that_something_changed_ends_the_pages_of_an_upstream() {
     let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
     let writer = format!(
         "[[service]]\nname = \"writer\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
-         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n"
+         protocol = \"native\"\nstart_timeout = \"2m\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n"
     );
     let folder = folder(&[("app.py", WRITER), ("tidewire.toml", &settings(&shop, &writer))]);
     let served = Served::start(folder.path());
@@ -142,13 +142,13 @@ fn url_of(database: &tokio_postgres::Config) -> String {
     format!("postgres:///{}?host={folder}&user=postgres", database.get_dbname().unwrap())
 }
 
-/// A program at `/save`, and a change log.
-fn saver(url: &str) -> String {
+/// A program at `/save`, and a change log that pages are kept by for so long without news of it.
+fn saver(url: &str, lease: &str) -> String {
     let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
     format!(
         "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
-         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
-         [oplog]\nurl = \"{url}\"\n"
+         protocol = \"native\"\nstart_timeout = \"2m\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
+         [oplog]\nurl = \"{url}\"\nlease = \"{lease}\"\n"
     )
 }
 
@@ -166,7 +166,7 @@ impl TwoHosts {
     }
 
     fn start_on(url: &str, shop: &Shop, program: &str) -> Self {
-        let settings = settings(shop, &saver(url));
+        let settings = settings(shop, &saver(url, "1h"));
         let folders =
             [(); 2].map(|()| folder(&[("app.py", program), ("tidewire.toml", &settings)]));
         let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
@@ -223,8 +223,8 @@ fn a_page_that_is_prepared_is_as_fresh_as_the_change_log_says() {
     let cluster = cluster::Cluster::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let url = url_of(&runtime.block_on(cluster.database()));
-    let more = format!("{}lease = \"2s\"\n", saver(&url));
-    let folder = folder(&[("app.py", SAVER), ("tidewire.toml", &settings(&shop, &more))]);
+    let settings = settings(&shop, &saver(&url, "2s"));
+    let folder = folder(&[("app.py", SAVER), ("tidewire.toml", &settings)]);
     let served = Served::start(folder.path());
     let mut bodies = bodies(&served);
     let mut page = || bodies("/shop/items/1");
@@ -319,7 +319,7 @@ fn a_program_that_ends_in_a_command_leaves_none_of_its_pages_on_any_host() {
     let settings = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"unix:admin.sock\"\n[[service]]\n\
          name = \"shop\"\nrun = [\"python3\", \"-I\", \"-S\", \"app.py\"]\nroute = \"/*\"\nready = \"/\"\ncache = true\n\
-         [oplog]\nurl = \"{}\"\n",
+         start_timeout = \"2m\"\n[oplog]\nurl = \"{}\"\nlease = \"1h\"\n",
         url_of(&database)
     );
     let folders = [(); 2].map(|()| folder(&[("app.py", MORTAL), ("tidewire.toml", &settings)]));
@@ -341,7 +341,8 @@ fn whoever_invalidates_is_told_that_other_hosts_were_not() {
     let cluster = cluster::Cluster::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let database = runtime.block_on(cluster.database());
-    let more = format!("[oplog]\nurl = \"{}\"\ntoken_wait = \"100ms\"\n", url_of(&database));
+    let url = url_of(&database);
+    let more = format!("[oplog]\nurl = \"{url}\"\ntoken_wait = \"100ms\"\nlease = \"1h\"\n");
     let folder = folder(&[("tidewire.toml", &settings(&shop, &more))]);
     let served = Served::start(folder.path());
     let before = body_of(&ask(&served.address, "/shop/items/1"));
@@ -359,7 +360,7 @@ fn however_many_commands_run_while_the_change_log_is_away_its_end_is_told_once()
     let cluster = cluster::Cluster::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let database = runtime.block_on(cluster.database());
-    let more = format!("{}token_wait = \"500ms\"\n", saver(&url_of(&database)));
+    let more = format!("{}token_wait = \"500ms\"\n", saver(&url_of(&database), "5s"));
     let folder = folder(&[("app.py", SAVER), ("tidewire.toml", &settings(&shop, &more))]);
     let served = Served::start(folder.path());
     let save = || send(&served.address, "POST /save", "content-length: 0\r\n");

@@ -120,11 +120,18 @@ fn a_folder_of_protos_and_a_program_by_the_library_is_hosted_with_its_methods() 
     let said = ["protos: a.B: served by the program", "hosted, with these methods"];
     run(folder.path(), &["init"]).check(0, &said);
     run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
+    let served = served(&folder);
+    run(folder.path(), &["call", &served.address, "M", "{}"]).check(0, &["node"]);
+}
+
+/// Serves by the settings that init wrote, at a free port, with time to start for a busy machine.
+fn served(folder: &tempfile::TempDir) -> Served {
     let settings = folder.path().join("tidewire.toml");
     let text = std::fs::read_to_string(&settings).unwrap();
-    std::fs::write(settings, text.replace("127.0.0.1:8080", "127.0.0.1:0")).unwrap();
-    let served = Served::start(folder.path());
-    run(folder.path(), &["call", &served.address, "M", "{}"]).check(0, &["node"]);
+    let text = text.replace("127.0.0.1:8080", "127.0.0.1:0");
+    let text = text.replace("\n[[service]]\n", "\n[[service]]\nstart_timeout = \"2m\"\n");
+    std::fs::write(settings, text).unwrap();
+    Served::start(folder.path())
 }
 
 /// What a folder answers at `/hello` once init and serve ran in it.
@@ -136,10 +143,7 @@ fn hosted(files: &[(&str, &str)], said: &[&str], build: &[&str]) -> String {
         assert!(built.unwrap().success());
     }
     run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
-    let settings = folder.path().join("tidewire.toml");
-    let text = std::fs::read_to_string(&settings).unwrap();
-    std::fs::write(settings, text.replace("127.0.0.1:8080", "127.0.0.1:0")).unwrap();
-    let served = Served::start(folder.path());
+    let served = served(&folder);
     ask(&served.address, "/hello")
 }
 

@@ -44,7 +44,7 @@ impl Supervisor {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let notified = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        notified.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        notified.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         Self { socket, address, notified, folder }
     }
 

@@ -30,6 +30,7 @@ name = "shop"
 route = "/shop/*"
 strip_prefix = true
 run = ["python3", "app.py"]
+start_timeout = "2m"
 "#;
 
 const TAKEN_UP: &str = "settings and programs are those of the configuration";

@@ -30,6 +30,7 @@ use crate::native::pipe_json::ProtocolViolation;
 use crate::process::program::Listen;
 use crate::service::inner::Inner;
 use crate::supervisor::message::End;
+use crate::supervisor::usage;
 
 /// Why there is no answer.
 pub(super) struct CallFailure {
@@ -119,27 +120,27 @@ pub(super) fn lost<'a>(
             Listen::Native => END_IS_CERTAIN,
             _ => END_IS_KNOWN,
         };
-        let end = tokio::time::timeout(wait, permit.instance.ended()).await;
+        let end = usage::known_end(permit.instance.pid(), permit.instance.ended(), wait).await;
         let is_to_blame = match end {
-            Ok(end) => {
+            Some(end) => {
                 inner.ended(permit.instance.id, end);
                 // What was not run has ended nothing.
                 let subject = subject.filter(|_| error.outcome() != Outcome::NotRun);
                 crashed_in(inner, &permit, end, subject)
             }
-            Err(_) => false,
+            None => false,
         };
         let name = inner.name();
         let text = match end {
-            Ok(end @ (End::OutOfMemory(_) | End::TooManyProcesses(_))) => {
+            Some(end @ (End::OutOfMemory(_) | End::TooManyProcesses(_))) => {
                 format!("{name} ended before it answered: {end}")
             }
-            Ok(_) => format!("{name} ended before it answered"),
-            Err(_) if inner.ran_out_of_memory(&permit.instance) => format!(
+            Some(_) => format!("{name} ended before it answered"),
+            None if inner.ran_out_of_memory(&permit.instance) => format!(
                 "{name} broke the connection off before it answered: one of its processes ran out of \
                  memory_max"
             ),
-            Err(_) => format!("{name} broke the connection off before it answered"),
+            None => format!("{name} broke the connection off before it answered"),
         };
         // Whom a program does not let in, or finds wrong, is its gateway, and not the caller.
         let code = match error.code() {
@@ -149,7 +150,7 @@ pub(super) fn lost<'a>(
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
         let seen = marked(&permit, ProxyError::ConnectionTerminated, seen);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
-        CallFailure { error, is_crash: end.is_ok(), is_to_blame, was_refused: false }
+        CallFailure { error, is_crash: end.is_some(), is_to_blame, was_refused: false }
     })
 }
 
@@ -171,9 +172,9 @@ fn violation(inner: &Inner, permit: &InstancePermit, why: &str, error: Error) ->
 async fn connection_refused(inner: &Inner, permit: InstancePermit, error: Error) -> CallFailure {
     let instance = Arc::clone(&permit.instance);
     drop(permit);
-    match tokio::time::timeout(END_IS_KNOWN, instance.ended()).await {
-        Ok(end) => inner.ended(instance.id, end),
-        Err(_) => {
+    match usage::known_end(instance.pid(), instance.ended(), END_IS_KNOWN).await {
+        Some(end) => inner.ended(instance.id, end),
+        None => {
             let service = inner.name();
             let pid = instance.pid();
             tracing::warn!(service, pid, "it does not listen any more, and gets no more calls");

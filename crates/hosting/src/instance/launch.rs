@@ -24,6 +24,7 @@ use crate::process::program::Listen;
 use crate::process::ready::{Address, ListenPlace};
 use crate::supervisor::client::Process;
 use crate::supervisor::message::Start;
+use crate::supervisor::usage;
 
 /// A process that can be called.
 pub(super) struct LaunchedProcess {
@@ -92,15 +93,15 @@ pub(super) async fn launch(
         Ok(way) => way,
         Err(said) => {
             // Its end says more, if it is ending.
-            let end = tokio::time::timeout(LAST_WORDS, process.ended()).await;
-            if end.is_err() {
+            let end = usage::known_end(process.pid(), process.ended(), LAST_WORDS).await;
+            if end.is_none() {
                 process.signal(Signal::KILL);
                 process.ended().await;
             }
             drain.to_its_end().await;
             return Err(match end {
-                Ok(end) => ended(said, &end.to_string(), &output.last_words(process.pid())),
-                Err(_) => Failure::text(said.unwrap_or_else(|| NO_HELLO.to_owned())),
+                Some(end) => ended(said, &end.to_string(), &output.last_words(process.pid())),
+                None => Failure::text(said.unwrap_or_else(|| NO_HELLO.to_owned())),
             });
         }
     };

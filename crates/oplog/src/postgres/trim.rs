@@ -37,12 +37,13 @@ DO $$
 DECLARE bound xid8;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('tidewire oplog trim')) THEN RETURN; END IF;
+    -- Before this turn's tick, which may be old as soon as it is made, where the server is slow.
+    SELECT max(ended) INTO bound FROM {schema}.tick
+        WHERE at < clock_timestamp() - make_interval(secs => {keep});
     IF NOT EXISTS (SELECT FROM {schema}.tick
         WHERE at > clock_timestamp() - make_interval(secs => {keep} / 20.0)) THEN
         INSERT INTO {schema}.tick (ended) VALUES (pg_snapshot_xmin(pg_current_snapshot()));
     END IF;
-    SELECT max(ended) INTO bound FROM {schema}.tick
-        WHERE at < clock_timestamp() - make_interval(secs => {keep});
     IF bound IS NOT NULL THEN
         UPDATE {schema}.horizon SET xid = bound WHERE xid < bound;
         DELETE FROM {schema}.tick WHERE ended < bound;

@@ -89,7 +89,7 @@ impl Cluster {
         let socket = self.folder.display();
         // What a crash of PostgreSQL, not of the machine, must not lose needs no sync.
         let options = format!(
-            "-k {socket} -F -c max_connections=200 -c max_prepared_transactions=8 -c wal_level=logical {more}"
+            "-k {socket} -F -c max_connections=1000 -c max_prepared_transactions=8 -c wal_level=logical {more}"
         );
         let mut start = self.pg_ctl("start");
         run(start.args(["-o", &options, "-l"]).arg(self.folder.join("log")));

@@ -13,7 +13,6 @@
 mod callee;
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 
 use contacts::store::Store as _;
 use contacts::store::postgres::{self, Postgres};
@@ -231,7 +230,7 @@ async fn so_it_is_with_postgres() {
 #[allow(clippy::print_stdout, reason = "the seed of what fails")]
 async fn check_schedules<D: Database>(mut database: impl AsyncFnMut() -> D, rounds: u64) {
     let given = std::env::var("LIVE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let first = given.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
+    let first = given.unwrap_or(1);
     for seed in first..first + if given.is_some() { 1 } else { rounds } {
         println!("LIVE_SEED={seed} runs this one again");
         let mut state = seed;

@@ -176,7 +176,7 @@ async fn check_callers_who_go<S: Store>(graph: &Graph, store: Tracked<S>) {
         if polls > 0 {
             // Begun, so it is made; who watches is woken after it and not only before.
             while kept != wanted {
-                let seen = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
+                let seen = tokio::time::timeout(Duration::from_secs(300), watch.next()).await;
                 kept = seen.expect("the change is announced").unwrap().unwrap().to_string();
             }
         }
