@@ -61,4 +61,5 @@ def main():
     (RUNS / "readme-table.md").write_text("\n".join(lines) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,4 +12,5 @@ out=bench-runs/$(date +%F)-$(nproc)-core
 for suite in "${suites[@]}"; do
   target/release/tidewire bench suite "$suite" --out "$out"
 done
+python3 bench/wanted.py "$out"
 target/release/tidewire bench index bench-runs

@@ -160,8 +160,8 @@ fn run(
     own: Option<i64>,
 ) -> rusqlite::Result<Option<i64>> {
     let mut database = open_to_write(path)?;
-    // No process outlives a crash of the system, so no beat waits for a disk that is busy, if the file is
-    // in WAL mode (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    // No process outlives a crash of the system, so in WAL mode no beat waits for a disk that is
+    // busy (https://www.sqlite.org/pragma.html#pragma_synchronous).
     database.pragma_update(None, "synchronous", "NORMAL")?;
     match (work, own) {
         (Work::Register, _) => register(&database).map(Some),
