@@ -10,7 +10,7 @@ use tidewire::{Address, Builder, RunningServer, Server};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Starts a server on a free port of the loopback interface.
 pub(crate) async fn start(builder: Builder) -> (RunningServer, SocketAddr) {
@@ -21,6 +21,16 @@ pub(crate) async fn start(builder: Builder) -> (RunningServer, SocketAddr) {
     });
     let address = tcp.unwrap();
     (running, address)
+}
+
+/// An address at which nobody listens: it is bound for as long as these tests run, so that none of
+/// them has it.
+pub(crate) fn nobody() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// A server of the behaviour service.

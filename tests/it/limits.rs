@@ -275,9 +275,6 @@ async fn an_address_has_so_many_connections_and_a_closed_one_makes_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_too_old_goes_away_and_no_call_is_lost() {
-    // Beside work of this kind a paused clock does not go on while a reply is on its way.
-    let (_ends, ended) = std::sync::mpsc::channel::<()>();
-    drop(tokio::task::spawn_blocking(move || ended.recv()));
     let mut limits = Limits::default();
     limits.connection_age_max = Some(Duration::from_secs(60));
     let (builder, _) = behaviour();

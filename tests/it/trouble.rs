@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::harness::{LATE, at_last, behaviour, late, start};
+use crate::harness::{LATE, at_last, behaviour, late, nobody, start};
 
 /// A server that treats each connection as told; ended when dropped.
 async fn raw<F, Fut>(treat: F) -> (SocketAddr, JoinSet<()>)
@@ -128,9 +128,7 @@ async fn late_echo(client: &Client, waits: impl Future<Output = ()>) -> Error {
 
 #[tokio::test]
 async fn nothing_that_listens_is_named_as_such() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = nobody();
     for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb] {
         let client = builder(address).protocol(protocol).build().unwrap();
         let error = echo(&client, None).await;
@@ -341,9 +339,7 @@ async fn the_deadline_is_kept_in_the_body_and_between_messages() {
 
 #[tokio::test]
 async fn an_address_that_fails_is_left_out_and_no_call_is_lost() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone = listener.local_addr().unwrap();
-    drop(listener);
+    let gone = nobody();
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
     for protocol in [Protocol::Connect, Protocol::Grpc] {
@@ -363,7 +359,7 @@ async fn an_address_that_fails_is_left_out_and_no_call_is_lost() {
 #[tokio::test]
 async fn an_address_that_swallows_what_is_sent_holds_no_call_up() {
     let holes = [Hole::dig(LOCALHOST).await, Hole::dig(LOCALHOST).await];
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gone = nobody();
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
     let mut limits = ClientLimits::default();
@@ -439,10 +435,7 @@ async fn calls_go_to_all_addresses_in_turn() {
 
 #[tokio::test]
 async fn a_name_whose_address_fails_is_resolved_again() {
-    // Bound, so that no other test has it, and not listened at.
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let gone = nobody.local_addr().unwrap();
+    let gone = nobody();
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
     let asked = Arc::new(AtomicUsize::new(0));

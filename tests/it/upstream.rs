@@ -13,7 +13,7 @@ use tidewire_tests::program::{root, tool};
 use tidewire_tests::proto::*;
 use tidewire_tests::served::Served;
 
-use crate::harness::{behaviour, start};
+use crate::harness::{behaviour, nobody, start};
 
 const SERVICE: &str = "tidewire.test.v1.BehaviourService";
 
@@ -223,9 +223,7 @@ async fn trailers_at_the_end_of_a_stream_pass_through_to_every_protocol() {
 
 #[tokio::test]
 async fn an_upstream_that_is_down_is_unavailable_to_every_caller() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = listener.local_addr().unwrap();
-    drop(listener);
+    let gone = nobody();
     let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
     let upstream = Upstream::new(client(gone, Protocol::Grpc, HttpVersion::Auto));
     let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());

@@ -123,7 +123,7 @@ fn a_target_that_dies_half_way_is_reported_to_the_end() {
         let text = answer(200, "x");
         if seen.number == 30 { Manner::Die(text) } else { Manner::Answer(text) }
     });
-    let (outcome, result, text) = measured(&[&peer.url(), "-n", "1000", "-c", "2"]);
+    let (outcome, result, text) = measured(&[&peer.url(), "-n", "40", "-c", "2"]);
     assert_eq!(outcome, Outcome::Done);
     assert!(result.requests.ok >= 30 && result.requests.failed > 0, "{text}");
     assert!(result.notes.iter().any(|note| note.contains("refused connections from")), "{text}");

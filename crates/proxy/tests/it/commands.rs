@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::call;
 use crate::clock::CachingProxy;
 use crate::origin::{Origin, Step, ok};
+use crate::trouble::nowhere;
 
 /// A shop whose pages are numbered, and have a tag.
 async fn shop() -> Origin {
@@ -109,10 +110,7 @@ async fn a_service_that_breaks_off_in_a_command_keeps_none_of_its_pages() {
 async fn a_command_that_was_never_sent_ends_nothing() {
     let origin = shop().await;
     let cached = CachingProxy::new(&origin);
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", gone.local_addr().unwrap());
-    let writes = behind(&cached, &url, PATIENT);
-    drop(gone);
+    let writes = behind(&cached, &nowhere(), PATIENT);
     let before = cached.get("/").await.body;
     let error = writes.call(call(Method::POST, "/save", &[], "x")).await.unwrap_err();
     assert_eq!(error.http_status(), StatusCode::BAD_GATEWAY, "{error}");

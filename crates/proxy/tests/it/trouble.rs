@@ -12,10 +12,14 @@ use tidewire_service::{Body, Code, Error, Service};
 use crate::origin::{Origin, Step, ok, response};
 use crate::{call, get, text, upstream, upstream_with};
 
-/// A URL where nothing listens.
-fn nowhere() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+/// A URL where nothing listens: it is bound for as long as these tests run, so that none of them
+/// has it.
+pub(crate) fn nowhere() -> String {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = format!("http://{}", socket.local_addr().unwrap());
+    std::mem::forget(socket);
+    url
 }
 
 fn told(error: &Error) -> (StatusCode, &str) {

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::interim::front;
 use crate::origin::{Origin, Step, response};
+use crate::trouble::nowhere;
 use crate::{call, upstream};
 
 const ASKED: [(&str, &str); 3] =
@@ -54,9 +55,7 @@ async fn bytes_pass_both_ways_once_the_upstream_agrees() {
 #[tokio::test]
 async fn an_upstream_may_say_no_and_one_that_is_not_there_is_passed_over() {
     let origin = Origin::start(|_| response(403, &[], "no")).await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let nowhere = nowhere();
     let shop = upstream(&[&nowhere, &origin.url()]);
     for _ in 0..2 {
         let reply = shop.call(call(Method::GET, "/", &ASKED, Body::Empty)).await.unwrap();

@@ -67,7 +67,9 @@ impl Cluster {
         }
         let rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
         std::fs::write(data.join("pg_hba.conf"), rules).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Of those that the system gives to nobody.
+        let mut ports = (11_000..20_000).cycle().skip(std::process::id() as usize * 257 % 9_000);
+        let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap();
         self.crash();
         self.start_with(&format!("-h 127.0.0.1 -p {port} -c ssl=on"));
         port
