@@ -32,6 +32,12 @@ impl Failure {
         Self { is_hopeless, ..Self::text(format!("it cannot be run: {error}")) }
     }
 
+    /// The same where it was to be another user's.
+    pub(crate) fn of_user(error: &io::Error) -> Self {
+        let text = format!("it cannot be run as another user, which takes root: {error}");
+        Self { is_hopeless: true, ..Self::text(text) }
+    }
+
     /// What is not the program's fault.
     pub(crate) fn for_now(error: io::Error) -> Self {
         Self::text(format!("it cannot be started now: {error}"))
