@@ -15,7 +15,7 @@ HANDLERS = [f"{form}, handler, {n} connections" for form in ("text", "JSON") for
 PIPELINED = [f"{form}, handler, 8 connections, 16 pipelined" for form in ("text", "JSON")]
 METHODS = [f"{form}, method, {n} connections" for form in ("text", "JSON") for n in (8, 64)]
 GRPC = [f"gRPC, {n} under way" for n in (1, 10, 50, 100)]
-PASSED = [f"HTTP warm, {language}" for language in ("Python", "Node", "Go", "Rust")]
+PASSED = [f"HTTP warm, {language}" for language in ("Python", "Node", "Go", "Rust", ".NET Core 3.1.2")]
 LIVE = {"Sum, 1,000 in flight": 1_200_000, "GetUser, 1,000 in flight": 1_000_000, "SayHello, 1,000 in flight": 750_000}
 STREAMS = ["Stream1", "Stream100", "Stream10K"]
 # The file, sections, ours, the peer, what may be at most the peer's CPU time times this.

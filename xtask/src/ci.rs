@@ -475,12 +475,12 @@ fn cargo_command(root: &Path, words: &str) -> Command {
     if std::env::var_os("CI").is_some() {
         command.env("CARGO_INCREMENTAL", "0");
     }
-    of_this_machine_alone(&mut command);
+    set_environment(&mut command);
     command
 }
 
 fn execute(command: &mut Command) -> Result<Outcome> {
-    of_this_machine_alone(command);
+    set_environment(command);
     let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
     Ok(Outcome::of(status.success()))
 }
@@ -488,7 +488,7 @@ fn execute(command: &mut Command) -> Result<Outcome> {
 /// Servers on this machine are asked without a proxy, as registries may be behind one. What cargo
 /// says of this program is not for others: build scripts that read it (that of ring) would run
 /// again, and all above them be built again, whenever cargo is run without it.
-fn of_this_machine_alone(command: &mut Command) {
+fn set_environment(command: &mut Command) {
     for name in ["no_proxy", "NO_PROXY"] {
         let given = std::env::var(name).map(|given| format!("{given},")).unwrap_or_default();
         command.env(name, format!("{given}127.0.0.1,localhost,::1"));

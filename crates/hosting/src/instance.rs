@@ -9,7 +9,6 @@ mod launch;
 pub(crate) mod overdue;
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -99,9 +98,8 @@ impl Instance {
         let id = supervisor.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
         let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
-        let (place, socket) = place.map_err(|error| match user {
-            Some(_) if error.kind() == io::ErrorKind::PermissionDenied => Failure::of_user(&error),
-            _ => Failure::for_now(error),
+        let (place, socket) = place.map_err(|error| {
+            Failure::of_user(&error, user.is_some()).unwrap_or_else(|| Failure::for_now(error))
         })?;
         let told = place.environment_variable();
         let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();

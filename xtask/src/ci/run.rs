@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Outcome, STEPS, build, failure, of_this_machine_alone};
+use super::{Outcome, STEPS, build, failure, set_environment};
 
 /// One step: its name, what it shows, and how it is done.
 pub(super) struct Step {
@@ -149,7 +149,7 @@ impl Child {
         let log = folder.join(format!("ci-{what}.log"));
         let file = File::create(&log)?;
         command.current_dir(root).stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
-        of_this_machine_alone(command);
+        set_environment(command);
         let process = command.spawn().with_context(|| format!("{what} cannot be started"))?;
         Ok(Self { what, process, log })
     }

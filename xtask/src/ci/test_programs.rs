@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Outcome, build, cargo, cargo_command, hung, of_this_machine_alone};
+use super::{Outcome, build, cargo, cargo_command, hung, set_environment};
 
 /// How long one program may take: five times what the longest does beside four busy loops. One that
 /// hangs would otherwise take the whole run's time and never be named.
@@ -96,7 +96,7 @@ impl Program {
         // Most tests wait for programs and connections more than they compute.
         let threads = std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get());
         let mut command = Command::new(&self.executable);
-        of_this_machine_alone(&mut command);
+        set_environment(&mut command);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command.env("LD_LIBRARY_PATH", libraries).env("RUST_TEST_THREADS", threads.to_string());
         command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);

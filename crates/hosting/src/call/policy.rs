@@ -117,7 +117,7 @@ pub(super) fn lost<'a>(
         // The end of a process is known a moment after that of its connections. A native process
         // whose session is over ends or is killed, so that its end is certain to come.
         let wait = match permit.instance.generation.program.listen {
-            Listen::Native => END_IS_CERTAIN,
+            Listen::Native => usage::END_IS_CERTAIN,
             _ => END_IS_KNOWN,
         };
         let end = usage::known_end(permit.instance.pid(), permit.instance.ended(), wait).await;
@@ -298,4 +298,3 @@ impl CallAgain {
 }
 
 const END_IS_KNOWN: Duration = Duration::from_millis(500);
-const END_IS_CERTAIN: Duration = Duration::from_secs(30);

@@ -56,7 +56,11 @@ pub(super) async fn launch(
         loop {
             tokio::select! {
                 biased;
-                process = &mut launching => break process.map_err(|error| Failure::of(&error))?,
+                process = &mut launching => break process.map_err(|error| {
+                    let is_of_another = program.runs_as().is_ok_and(|user| user.is_some());
+                    let of_user = Failure::of_user(&error, is_of_another);
+                    of_user.unwrap_or_else(|| Failure::of(&error))
+                })?,
                 way = &mut way, if place.is_native() && early.is_none() => early = Some(way),
             }
         }

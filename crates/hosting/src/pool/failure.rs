@@ -32,10 +32,11 @@ impl Failure {
         Self { is_hopeless, ..Self::text(format!("it cannot be run: {error}")) }
     }
 
-    /// The same where it was to be another user's.
-    pub(crate) fn of_user(error: &io::Error) -> Self {
-        let text = format!("it cannot be run as another user, which takes root: {error}");
-        Self { is_hopeless: true, ..Self::text(text) }
+    /// That it cannot be run as another user, if that is what the system says.
+    pub(crate) fn of_user(error: &io::Error, is_of_another: bool) -> Option<Self> {
+        let is_refused = is_of_another && error.raw_os_error() == Some(libc::EPERM);
+        let text = || format!("it cannot be run as another user, which only root may do: {error}");
+        is_refused.then(|| Self { is_hopeless: true, ..Self::text(text()) })
     }
 
     /// What is not the program's fault.

@@ -77,6 +77,7 @@ mod tests {
         let listeners: Vec<_> = (0..20)
             .filter_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, free_port().unwrap() + 1)).ok())
             .collect();
+        assert!(!listeners.is_empty());
         let taken: HashSet<_> =
             listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         assert!((0..50).all(|_| !taken.contains(&free_port().unwrap())));

@@ -35,7 +35,7 @@ pub(crate) async fn known_end<T>(
 }
 
 /// A supervisor that has much to do tells of an end within this time.
-const END_IS_CERTAIN: Duration = Duration::from_secs(30);
+pub(crate) const END_IS_CERTAIN: Duration = Duration::from_secs(30);
 
 /// Whether a process runs; one that has ended, and nobody has asked how, does not.
 fn is_alive(pid: i32) -> bool {

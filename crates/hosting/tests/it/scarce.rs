@@ -267,7 +267,7 @@ async fn a_program_of_another_user_does_not_lead_its_calls_to_the_socket_of_some
         let expected = if is_root {
             "it did not listen within start_timeout = 1s"
         } else {
-            "it cannot be run"
+            "it cannot be run as another user, which only root may do: "
         };
         let failure = hosted.status().failure.unwrap();
         assert!(failure.starts_with(expected), "{failure}: {:?}", hosted.output());

@@ -282,6 +282,9 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
                 assert!(told.ends_with(" 9"), "{told}");
             } else {
                 assert_unavailable(&get(&hosted, "/user").await.unwrap_err());
+                let failure = hosted.status().failure.unwrap();
+                let expected = "it cannot be run as another user, which only root may do: ";
+                assert!(failure.starts_with(expected), "{listen:?}: {failure}");
             }
             host.stop().await;
         }

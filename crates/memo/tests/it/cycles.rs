@@ -670,9 +670,36 @@ fn a_cycle_while_a_source_is_suspended_is_told_of() {
     drop(suspension);
 }
 
+/// What functions have spawned.
+type Tasks = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
+
+/// Asks for a value in a `scope`d task, and awaits that.
+async fn asked_in_a_task(memo: Memo<u64, u64>, key: u64, tasks: &Tasks) -> Result<u64, Error> {
+    let (send, receive) = futures::channel::oneshot::channel();
+    let task = scope(async move { send.send(memo.get(key).await).map_or((), drop) });
+    tasks.lock().unwrap().push(Box::pin(task));
+    receive.await.expect("the task is polled").map(|value| *value)
+}
+
+/// The error of a call that is polled in turn with what is spawned, of which nothing is left.
+fn error_of<T>(mut call: impl Future<Output = Result<T, Error>> + Unpin, tasks: &Tasks) -> Error {
+    let mut answer = None;
+    for _ in 0..1_000 {
+        if answer.is_none()
+            && let Poll::Ready(ready) = poll(&mut call)
+        {
+            answer = Some(ready.err().unwrap());
+        }
+        let mut spawned = std::mem::take(&mut *tasks.lock().unwrap());
+        spawned.retain_mut(|task| poll(task).is_pending());
+        tasks.lock().unwrap().extend(spawned);
+    }
+    assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
+    answer.unwrap()
+}
+
 #[test]
 fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_nothing_running() {
-    type Spawned = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");
     let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
@@ -681,7 +708,7 @@ fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_not
         rows.changed(&key);
         key
     });
-    let (tasks, this) = (Spawned::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let (tasks, this) = (Tasks::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
     let runs = Arc::<AtomicU64>::default();
     let (spawn, asks, count) = (tasks.clone(), this.clone(), runs.clone());
     let memo = Memo::new_in(&graph, "memo", move |key: u64| {
@@ -694,40 +721,18 @@ fn a_cycle_whose_functions_ask_for_what_changes_itself_is_told_of_and_leaves_not
                     leaf.get(3).await?;
                     other.get(2).await.map(|value| *value)
                 }
-                _ => {
-                    let (send, receive) = futures::channel::oneshot::channel();
-                    let task = scope(async move { send.send(other.get(0).await).map_or((), drop) });
-                    spawn.lock().unwrap().push(Box::pin(task));
-                    receive.await.expect("the task is polled").map(|value| *value)
-                }
+                _ => asked_in_a_task(other, 0, &spawn).await,
             }
         }
     });
     this.set(memo).unwrap();
-    let mut first = memo.get(0);
-    let mut answer = None;
-    for _ in 0..1_000 {
-        if answer.is_none()
-            && let Poll::Ready(ready) = poll(&mut first)
-        {
-            answer = Some(ready.unwrap_err());
-        }
-        let waiting = std::mem::take(&mut *tasks.lock().unwrap());
-        let left =
-            waiting.into_iter().filter_map(|mut task| poll(&mut task).is_pending().then_some(task));
-        let left: Vec<_> = left.collect();
-        tasks.lock().unwrap().extend(left);
-    }
-    assert!(
-        answer.unwrap().to_string().contains("cycle: memo(0) -> memo(1) -> memo(2) -> memo(0)")
-    );
-    assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
+    let error = error_of(memo.get(0), &tasks);
+    assert!(error.to_string().contains("cycle: memo(0) -> memo(1) -> memo(2) -> memo(0)"));
     assert!(runs.load(SeqCst) < 200, "{} runs", runs.load(SeqCst));
 }
 
 #[test]
 fn a_cycle_beside_a_read_of_what_changes_itself_is_told_of_and_leaves_nothing_running() {
-    type Spawned = Arc<Mutex<Vec<BoxFuture<'static, ()>>>>;
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");
     let changing = Memo::infallible_in(&graph, "changing", move |key: u64| async move {
@@ -735,7 +740,7 @@ fn a_cycle_beside_a_read_of_what_changes_itself_is_told_of_and_leaves_nothing_ru
         rows.read(&key);
         key
     });
-    let (tasks, this) = (Spawned::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
+    let (tasks, this) = (Tasks::default(), Arc::<OnceLock<Memo<u64, u64>>>::default());
     let runs = Arc::<AtomicU64>::default();
     let (spawn, asks, count) = (tasks.clone(), this.clone(), runs.clone());
     let memo = Memo::new_in(&graph, "memo", move |key: u64| {
@@ -747,29 +752,12 @@ fn a_cycle_beside_a_read_of_what_changes_itself_is_told_of_and_leaves_nothing_ru
                 let (other, changing) = futures::join!(other.get(1), changing.get(3));
                 return Ok::<_, Error>(*other? + *changing?);
             }
-            let (send, receive) = futures::channel::oneshot::channel();
-            let task = scope(async move { send.send(other.get(0).await).map_or((), drop) });
-            spawn.lock().unwrap().push(Box::pin(task));
-            receive.await.expect("the task is polled").map(|value| *value)
+            asked_in_a_task(other, 0, &spawn).await
         }
     });
     this.set(memo).unwrap();
-    let mut first = memo.get(0);
-    let mut answer = None;
-    for _ in 0..1_000 {
-        if answer.is_none()
-            && let Poll::Ready(ready) = poll(&mut first)
-        {
-            answer = Some(ready.unwrap_err());
-        }
-        let waiting = std::mem::take(&mut *tasks.lock().unwrap());
-        let left =
-            waiting.into_iter().filter_map(|mut task| poll(&mut task).is_pending().then_some(task));
-        let left: Vec<_> = left.collect();
-        tasks.lock().unwrap().extend(left);
-    }
-    assert!(answer.unwrap().to_string().contains("cycle: "));
-    assert!(tasks.lock().unwrap().is_empty(), "{} tasks are left", tasks.lock().unwrap().len());
+    let error = error_of(memo.get(0), &tasks);
+    assert!(error.to_string().contains("cycle: memo(0) -> memo(1) -> memo(0)"), "{error}");
     assert!(runs.load(SeqCst) < 20, "{} runs", runs.load(SeqCst));
 }
 
