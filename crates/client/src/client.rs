@@ -246,7 +246,7 @@ impl BegunCall {
                         match exchange(lease, order, caller, deadline, trace).await {
                             Ok(received) => {
                                 let outcome = match order.read() {
-                                    ReadMode::Plain => plain::reply(received),
+                                    ReadMode::Plain => plain::reply(received).await,
                                     ReadMode::Method(expected) => {
                                         Box::pin(rpc::reply(caller, &expected, received)).await
                                     }

@@ -350,6 +350,12 @@ impl ResponseBody {
         self.incoming.is_end()
     }
 
+    /// Whether the whole request was sent.
+    pub(crate) fn is_request_sent(&self) -> bool {
+        let is_http1 = matches!(self.incoming, HttpBody::Http1(_));
+        self.cancel.as_ref().is_none_or(|cancel| cancel.is_done(is_http1))
+    }
+
     /// What the server is called in errors.
     pub(crate) fn host(&self) -> &Arc<str> {
         &self.host
@@ -366,10 +372,9 @@ impl ResponseBody {
 
     /// The response was read to its end.
     pub(crate) fn finish(&mut self) {
+        let is_request_sent = self.is_request_sent();
         if let Some(mut lease) = self.lease.take() {
-            let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
-            let is_sent = self.cancel.as_ref().is_none_or(|cancel| cancel.is_done(is_http1));
-            lease.complete(self.is_reusable && is_sent);
+            lease.complete(self.is_reusable && is_request_sent);
             tell(self.trace.as_ref(), || Step::Done);
         }
     }

@@ -4,6 +4,11 @@
 //! those of requests in [`Order`](crate::order::Order). A response that cannot be passed on as it
 //! is counts as a failure: a transfer coding other than `chunked`, whose bytes would be taken for
 //! the content, and 101 to a request for no other protocol.
+//!
+//! A caller that sees the head of an error while it still sends may stop there. Over HTTP/2 curl
+//! then ends its request short of the length that it declared, for which its stream is reset (RFC
+//! 9113, section 8.1.1), and the rest of the response is lost. So a short error that comes before
+//! the whole request was sent is passed on once its body is there; so is a redirect.
 
 use std::task::{Context, Poll, Waker};
 
@@ -17,8 +22,30 @@ use crate::trace::{Step, tell};
 /// The reply that came.
 ///
 /// # Errors
-/// It cannot be passed on: `internal`, 502.
-pub(crate) fn reply(received: ResponseStart) -> Result<Reply> {
+/// It cannot be passed on: `internal`, 502. It broke off before any of it was.
+pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
+    let may_stop_caller = may_stop_caller(&received);
+    let mut reply = start_reply(received)?;
+    if may_stop_caller && matches!(reply.body, Body::Stream(_)) {
+        let body = std::mem::replace(&mut reply.body, Body::Empty);
+        reply.body = Body::Full(Box::pin(body.collect(EARLY_ERROR_MAX)).await?);
+    }
+    Ok(reply)
+}
+
+/// Whether this is a short error or redirect that came before the whole request was sent.
+fn may_stop_caller(received: &ResponseStart) -> bool {
+    let ResponseStart { head, body } = received;
+    let is_success = head.status.is_informational() || head.status.is_success();
+    let is_short = |length| length <= EARLY_ERROR_MAX as u64;
+    !is_success && !body.is_request_sent() && body.declared_length().is_some_and(is_short)
+}
+
+/// The longest body of those that is waited for, in bytes.
+const EARLY_ERROR_MAX: usize = 64 << 10;
+
+/// The reply, whose body may still come.
+fn start_reply(received: ResponseStart) -> Result<Reply> {
     let ResponseStart { head, mut body } = received;
     let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
     check(head.status, is_chunked.then_some(&head.headers))?;

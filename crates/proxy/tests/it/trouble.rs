@@ -1,11 +1,14 @@
 //! Upstreams that are not there, or go away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{Method, StatusCode};
+use tidewire_client::Trace;
 use tidewire_proxy::{Route, Routes};
 use tidewire_service::{Body, Code, Error, Service};
 
@@ -239,6 +242,50 @@ async fn a_server_that_closes_before_it_answers_is_a_failure_and_asked_once() {
         }
         assert_eq!(count.load(Ordering::SeqCst), 20, "{answer}");
     }
+}
+
+/// Who stops sending at the head of an error, as curl does, may lose what comes after it.
+#[tokio::test]
+async fn an_early_error_is_passed_on_once_its_body_is_there() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send_body, may_send_body) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        stream.write_all(b"HTTP/1.1 401 no\r\nContent-Length: 4\r\n\r\n").unwrap();
+        may_send_body.recv().unwrap();
+        stream.write_all(b"who?").unwrap();
+        may_send_body.recv().unwrap_err();
+    });
+    let head_came = Arc::new(AtomicBool::new(false));
+    let came = Arc::clone(&head_came);
+    let trace = Trace::new(move |event| {
+        if matches!(event.step, tidewire_client::Step::Response { .. }) {
+            came.store(true, Ordering::SeqCst);
+        }
+    });
+    let sent = futures_util::stream::iter([Ok(Bytes::from_static(b"more"))]);
+    let endless = Body::stream(sent.chain(futures_util::stream::pending()));
+    let mut call = call(Method::POST, "/", &[], endless);
+    call.context.extensions_mut().insert(trace);
+    let shop = upstream(&[&url]);
+    let mut answer = std::pin::pin!(shop.call(call));
+    std::future::poll_fn(|cx| {
+        assert!(answer.as_mut().poll(cx).is_pending(), "the head was passed on without its body");
+        if head_came.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    send_body.send(()).unwrap();
+    let reply = answer.await.unwrap();
+    assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+    assert!(matches!(&reply.body, Body::Full(body) if body == "who?"));
 }
 
 /// Debian's curl gives up on a stream or a connection that breaks while it sends.
