@@ -30,6 +30,7 @@ use http::Request;
 use tokio::time::Sleep;
 
 use crate::dial::Socket;
+use crate::early_answer::EarlyAnswer;
 use crate::keep_alive::KeepAlive;
 use crate::limits::ClientLimits;
 use crate::outgoing::{Piece, RequestBody};
@@ -176,7 +177,7 @@ pub(crate) async fn http2(
     changed: Arc<dyn Fn() + Send + Sync>,
 ) -> Result<(Arc<Http2>, Driver), h2::Error> {
     let window = |bytes: u32| bytes.min(i32::MAX.unsigned_abs());
-    let (socket, heard) = CountedSocket::new(socket);
+    let (socket, heard) = CountedSocket::new(EarlyAnswer::http2(socket));
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_window_size(window(limits.stream_window_bytes))
         .initial_connection_window_size(window(limits.connection_window_bytes))
@@ -215,7 +216,7 @@ pub(crate) async fn http2(
 /// The task of a connection. It does everything on it, the sending of streamed requests too, so
 /// that ending this one task ends everything.
 struct Drive {
-    connection: Connection<CountedSocket, Piece>,
+    connection: Connection<CountedSocket<EarlyAnswer<Socket>>, Piece>,
     /// Knows whether new calls are taken.
     sender: SendRequest<Piece>,
     pumps: Arc<Pumps>,
@@ -292,5 +293,114 @@ impl Future for Drive {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_end(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use bytes::Bytes;
+    use tidewire_service::{Body, Error, Frame};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::failure::ConnectionFailure;
+    use crate::incoming::HttpBody;
+    use crate::outgoing::Cancel;
+
+    /// A frame of one byte of flags, on stream 1 if it is of a call.
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+
+    /// The head of a response with status 200.
+    fn head(flags: u8, headers: &[(&str, &str)]) -> Vec<u8> {
+        let mut block = vec![0x88];
+        headers.iter().for_each(|(name, value)| block.extend(header(name, value)));
+        frame(HEADERS, END_HEADERS | flags, 1, &block)
+    }
+
+    /// A header that no table has.
+    fn header(name: &str, value: &str) -> Vec<u8> {
+        let length = |text: &str| u8::try_from(text.len()).unwrap();
+        [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+    }
+
+    /// A connection, and a server that says what a test writes.
+    async fn connection() -> (Arc<Http2>, std::os::unix::net::UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut server = theirs.into_std().unwrap();
+        server.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+        let limits = ClientLimits::default();
+        let http2 = http2(Socket::Unix(ours), &limits, Arc::new(|| ())).await;
+        let (connection, driver) = http2.unwrap();
+        tokio::spawn(driver);
+        (connection, server)
+    }
+
+    /// Sends a request whose body comes by the sender.
+    fn send(connection: &Http2) -> (ResponseFuture, Messages, Cancel) {
+        let (requests, messages) = tokio::sync::mpsc::unbounded_channel();
+        let messages = futures_util::stream::unfold(messages, |mut messages| async {
+            Some((messages.recv().await?, messages))
+        });
+        let (body, cancel) = RequestBody::stream(Body::frames(messages), None, None);
+        let request = Request::post("http://a/b.C/D").body(()).unwrap();
+        let response = connection.send(request, body).unwrap_or_else(|_| panic!("refused"));
+        (response, requests, cancel)
+    }
+
+    type Messages = tokio::sync::mpsc::UnboundedSender<Result<Frame, Error>>;
+
+    type NextFrame = Option<Result<http_body::Frame<Bytes>, ConnectionFailure>>;
+
+    async fn next(body: &mut HttpBody) -> NextFrame {
+        std::future::poll_fn(|cx| body.poll_frame(cx)).await
+    }
+
+    #[tokio::test]
+    async fn what_a_server_said_before_it_left_is_read_although_it_takes_no_more() {
+        let (connection, mut server) = connection().await;
+        let (response, requests, _cancel) = send(&connection);
+        server.write_all(&head(0, &[])).unwrap();
+        server.write_all(&frame(DATA, 0, 1, b"one")).unwrap();
+        let (_, mut body) = HttpBody::of_http2(response.await.unwrap());
+        assert_eq!(next(&mut body).await.unwrap().unwrap().into_data().unwrap(), "one");
+
+        // Both happen before the connection's task has its turn, which writes first.
+        requests.send(Ok(Frame::Data(Bytes::from_static(b"two")))).unwrap();
+        let trailers = header("grpc-status", "0");
+        server.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers)).unwrap();
+        while server.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
+        drop(server);
+
+        let trailers = next(&mut body).await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(trailers.get("grpc-status").unwrap(), "0");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_wants_no_more_of_a_request_has_answered_all_that_it_declared() {
+        for (sent, is_whole) in [("whole", true), ("who", false)] {
+            let (connection, mut server) = connection().await;
+            let (response, _requests, _cancel) = send(&connection);
+            server.write_all(&head(0, &[("content-length", "5")])).unwrap();
+            let (_, mut body) = HttpBody::of_http2(response.await.unwrap());
+            server.write_all(&frame(DATA, 0, 1, sent.as_bytes())).unwrap();
+            server.write_all(&frame(RST_STREAM, 0, 1, &[0; 4])).unwrap();
+            assert_eq!(next(&mut body).await.unwrap().unwrap().into_data().unwrap(), sent);
+            match next(&mut body).await {
+                None => assert!(is_whole, "a part is taken for the whole"),
+                Some(end) => assert!(end.is_err() && !is_whole, "{end:?}"),
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::failure::ConnectionFailure;
 /// The body of a response. Dropping it before its end cancels the call.
 pub(crate) enum HttpBody {
     Http1(hyper::body::Incoming),
-    Http2 { stream: h2::RecvStream, length: Option<u64> },
+    Http2 { stream: h2::RecvStream, length: Option<u64>, received_bytes: u64 },
 }
 
 impl HttpBody {
@@ -28,33 +28,38 @@ impl HttpBody {
             true => Some(0),
             false => declared_length(&head.headers),
         };
-        (head, Self::Http2 { stream, length })
+        (head, Self::Http2 { stream, length, received_bytes: 0 })
     }
 
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionFailure>>> {
-        let stream = match self {
+        let (stream, length, received_bytes) = match self {
             Self::Http1(body) => {
                 let frame = Pin::new(body).poll_frame(cx);
                 return frame
                     .map(|frame| frame.map(|frame| frame.map_err(ConnectionFailure::Http1)));
             }
-            Self::Http2 { stream, .. } => stream,
+            Self::Http2 { stream, length, received_bytes } => (stream, *length, received_bytes),
         };
         match ready!(stream.poll_data(cx)) {
             Some(Ok(data)) => {
                 // It fails for a stream that is over, which then needs no credit.
                 drop(stream.flow_control().release_capacity(data.len()));
+                *received_bytes += data.len() as u64;
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            Some(Err(error)) => return Poll::Ready(end_of_stream(error)),
+            Some(Err(error)) if is_end(&error, length, *received_bytes) => {
+                return Poll::Ready(None);
+            }
+            Some(Err(error)) => return Poll::Ready(Some(Err(ConnectionFailure::Http2(error)))),
             None => {}
         }
         Poll::Ready(match ready!(stream.poll_trailers(cx)) {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => end_of_stream(error),
+            Err(error) if is_end(&error, length, *received_bytes) => None,
+            Err(error) => Some(Err(ConnectionFailure::Http2(error))),
         })
     }
 
@@ -75,10 +80,11 @@ impl HttpBody {
 }
 
 /// A server that wants no more of the request says so after its whole response (RFC 9113, section
-/// 8.1).
-fn end_of_stream(error: h2::Error) -> Option<Result<Frame<Bytes>, ConnectionFailure>> {
-    let is_fine = error.is_reset() && error.reason() == Some(h2::Reason::NO_ERROR);
-    (!is_fine).then_some(Err(ConnectionFailure::Http2(error)))
+/// 8.1). Whether a response is whole is only known of one that declared its length: the library
+/// does not tell such a reset after the end from one before it.
+fn is_end(error: &h2::Error, length: Option<u64>, received_bytes: u64) -> bool {
+    let wants_no_more = error.is_reset() && error.reason() == Some(h2::Reason::NO_ERROR);
+    wants_no_more && length.is_none_or(|length| received_bytes >= length)
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

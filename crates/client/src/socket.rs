@@ -24,8 +24,7 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) async fn http1(
     socket: Socket,
 ) -> hyper::Result<(http1::SendRequest<RequestBody>, Driver)> {
-    let (socket, _) = CountedSocket::new(socket);
-    let socket = EarlyAnswer::new(socket);
+    let (socket, _) = CountedSocket::new(EarlyAnswer::http1(socket));
     let (sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
     let driver = Box::pin(async move {
         if let Err(error) = connection.await {
@@ -42,7 +41,7 @@ pub(crate) async fn http1(
 const TURN_BYTES: usize = 64 << 10;
 
 /// A socket that lets others have their turn, and counts how often it was read from.
-pub(crate) struct CountedSocket<S = Socket> {
+pub(crate) struct CountedSocket<S> {
     socket: S,
     heard: Arc<AtomicUsize>,
     /// What may still be read in this turn.
