@@ -19,8 +19,8 @@ use crate::body_pass::BodyPass;
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
-    DeadlineOwner, Headers, InterimSender, LateListener, Observation, ParentCalls, Peer, Phase,
-    Principal, Result, Signal, Tokens, Validator,
+    ContextPart, ContextWatch, DeadlineOwner, Headers, InterimSender, LateListener, Observation,
+    ParentCalls, Peer, Phase, Principal, Protocol, Result, Signal, Tokens, Validator,
 };
 
 /// What surrounds a call.
@@ -86,49 +86,6 @@ struct Command {
     id: String,
 }
 
-/// The protocol that a call arrived by.
-///
-/// A layer or an observer may treat protocols differently:
-///
-/// ```
-/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
-/// use tidewire::service::Protocol;
-///
-/// let has_trailers = |protocol| matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb);
-/// assert!(has_trailers(Protocol::Grpc));
-/// assert_eq!(Protocol::GrpcWeb.as_str(), "grpc-web");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// Connect.
-    Connect,
-    /// gRPC.
-    Grpc,
-    /// gRPC-Web.
-    GrpcWeb,
-    /// REST, transcoded by `google.api.http`.
-    Rest,
-    /// Plain HTTP.
-    Http,
-    /// Tidewire's live protocol.
-    Live,
-}
-
-impl Protocol {
-    /// The name: `connect`, `grpc`, `grpc-web`, `rest`, `http` or `live`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Grpc => "grpc",
-            Self::GrpcWeb => "grpc-web",
-            Self::Rest => "rest",
-            Self::Http => "http",
-            Self::Live => "live",
-        }
-    }
-}
-
 /// Whether a caller wants to know when the reply becomes stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WatchMode {
@@ -140,62 +97,6 @@ pub enum WatchMode {
     /// It watches the query, and its last reply has become stale: watchers of one key may share a
     /// run.
     Continues,
-}
-
-/// A part of a context that may differ between calls with the same message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ContextPart<'a> {
-    /// One header, by its name in lower case.
-    Header(&'a str),
-    /// All headers, or which there are.
-    Headers,
-    /// The other side of the connection.
-    Peer,
-    /// The protocol.
-    Protocol,
-    /// Who calls.
-    Principal,
-    /// What gates, layers or a mounted service attached.
-    Extensions,
-}
-
-/// Is told what a computation reads of a context; see [`Context::watch`].
-///
-/// ```
-/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
-/// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
-/// use tidewire::Context;
-/// use tidewire::service::{ContextPart, ContextWatch};
-///
-/// /// Notes whether an answer may be another one for another caller.
-/// #[derive(Default)]
-/// struct DependsOnCaller(AtomicBool);
-///
-/// impl ContextWatch for DependsOnCaller {
-///     fn read(&self, part: ContextPart<'_>) {
-///         if matches!(part, ContextPart::Principal | ContextPart::Header("authorization")) {
-///             self.0.store(true, Ordering::Relaxed);
-///         }
-///     }
-/// }
-///
-/// let watch = Arc::new(DependsOnCaller::default());
-/// let mut context = Context::default();
-/// context.watch(watch.clone());
-/// context.header("accept-language");
-/// assert!(!watch.0.load(Ordering::Relaxed));
-/// context.principal();
-/// assert!(watch.0.load(Ordering::Relaxed));
-/// ```
-pub trait ContextWatch: Send + Sync + 'static {
-    /// This part is being read.
-    fn read(&self, part: ContextPart<'_>);
-
-    /// The deadline that is seen in place of the caller's `own`.
-    fn deadline(&self, own: Option<Instant>) -> Option<Instant> {
-        own
-    }
 }
 
 /// What [`Context::caller_kind`] tells.
@@ -693,12 +594,6 @@ impl fmt::Debug for Context {
             .field("protocol", &self.0.protocol)
             .field("principal", &self.known_principal())
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

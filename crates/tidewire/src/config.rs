@@ -29,6 +29,7 @@ mod header_rules;
 mod hosts;
 mod idle;
 mod keys;
+mod limits;
 #[cfg(feature = "log")]
 mod log;
 mod memo;
@@ -43,13 +44,14 @@ mod rest;
 mod service;
 mod service_entry;
 mod service_table;
+mod tls;
 mod traces;
 mod upstream;
 mod value;
 mod variables;
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use self::keys::ENV_PREFIX;
 use self::origin::Origins;
@@ -57,7 +59,7 @@ use crate::changes::Stamp;
 use serde::Deserialize;
 use tidewire_memo::Graph;
 use tidewire_proxy::Route;
-use tidewire_server::{Address, Builder, Hosts, Limits, Server};
+use tidewire_server::{Address, Builder, Hosts, Server};
 use toml::Table;
 
 pub use self::admin::{AdminConfig, AdminHandles, LogControl};
@@ -67,6 +69,7 @@ pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
+pub use self::limits::LimitsConfig;
 pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
 pub use self::oplog::{CaptureConfig, OplogConfig};
 pub use self::program::ProgramConfig;
@@ -77,6 +80,7 @@ pub use self::rest::{
 };
 pub use self::service::{Backend, ServiceConfig, UpstreamProtocol, sources};
 pub use self::service_entry::ServiceEntry;
+pub use self::tls::{TlsConfig, TlsPair};
 pub use self::traces::TracesConfig;
 pub use self::upstream::UpstreamConfig;
 pub use self::value::Part;
@@ -180,180 +184,6 @@ pub struct ServerConfig {
     pub threads: Option<NonZero<u16>>,
     /// `[server.tls]`: TLS on every TCP address.
     pub tls: Option<TlsConfig>,
-}
-
-/// `[server.tls]`: PEM files.
-///
-/// ```
-/// use tidewire::config::Config;
-///
-/// let text = "[server.tls]\ncertificate = \"shop.pem\"\nkey = \"shop.key\"\n";
-/// let tls = Config::parse(text, "tidewire.toml")?.server.tls.expect("it is there");
-/// assert_eq!(tls.certificate.to_str(), Some("shop.pem"));
-/// # Ok::<(), tidewire::config::ConfigError>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TlsConfig {
-    /// The certificate chain.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-    /// Authorities of client certificates; with it every client must show one.
-    pub client_authorities: Option<PathBuf>,
-    /// Whether a client may come without one.
-    pub clients_optional: Option<bool>,
-    /// `[[server.tls.also]]`: certificates for other names.
-    #[serde(default)]
-    pub also: Vec<TlsPair>,
-}
-
-/// `[[server.tls.also]]`: PEM files of one more certificate, for the names that it has.
-///
-/// ```
-/// use tidewire::config::Config;
-///
-/// let text = r#"
-/// [server.tls]
-/// certificate = "shop.pem"
-/// key = "shop.key"
-///
-/// [[server.tls.also]]
-/// certificate = "tenants.pem"
-/// key = "tenants.key"
-/// "#;
-/// let tls = Config::parse(text, "tidewire.toml")?.server.tls.expect("it is there");
-/// assert_eq!(tls.also[0].key.to_str(), Some("tenants.key"));
-/// # Ok::<(), tidewire::config::ConfigError>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TlsPair {
-    /// The certificate chain.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
-
-/// `[limits]`.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidewire::config::Config;
-///
-/// let config = Config::parse("[limits]\nidle_timeout = \"1m 30s\"\n", "tidewire.toml")?;
-/// assert_eq!(config.limits().idle_timeout, Duration::from_secs(90));
-/// # Ok::<(), tidewire::config::ConfigError>(())
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct LimitsConfig {
-    /// See [`Limits::body_bytes_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub body_bytes_max: Option<usize>,
-    /// See [`Limits::message_bytes_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub message_bytes_max: Option<usize>,
-    /// See [`Limits::handshake_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub handshake_timeout: Option<std::time::Duration>,
-    /// See [`Limits::first_byte_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub first_byte_timeout: Option<std::time::Duration>,
-    /// See [`Limits::header_read_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub header_read_timeout: Option<std::time::Duration>,
-    /// See [`Limits::idle_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub idle_timeout: Option<std::time::Duration>,
-    /// See [`Limits::keep_alive_interval`].
-    #[serde(deserialize_with = "value::duration")]
-    pub keep_alive_interval: Option<std::time::Duration>,
-    /// See [`Limits::keep_alive_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub keep_alive_timeout: Option<std::time::Duration>,
-    /// See [`Limits::body_progress_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub body_progress_timeout: Option<std::time::Duration>,
-    /// See [`Limits::body_progress_bytes_min`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub body_progress_bytes_min: Option<usize>,
-    /// See [`Limits::transfer_rate_min`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub transfer_rate_min: Option<usize>,
-    /// See [`Limits::unread_body_bytes_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub unread_body_bytes_max: Option<usize>,
-    /// See [`Limits::unread_body_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub unread_body_timeout: Option<std::time::Duration>,
-    /// See [`Limits::reply_progress_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub reply_progress_timeout: Option<std::time::Duration>,
-    /// See [`Limits::reply_bytes_waiting_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub reply_bytes_waiting_max: Option<usize>,
-    /// See [`Limits::reply_bytes_waiting_all_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub reply_bytes_waiting_all_max: Option<usize>,
-    /// See [`Limits::prepared_bytes_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub prepared_bytes_max: Option<usize>,
-    /// See [`Limits::commands_max`].
-    pub commands_max: Option<usize>,
-    /// See [`Limits::connections_max`].
-    pub connections_max: Option<usize>,
-    /// See [`Limits::streams_max`].
-    pub streams_max: Option<u32>,
-    /// See [`Limits::watches_max`].
-    pub watches_max: Option<u32>,
-    /// See [`Limits::followers_max`].
-    pub followers_max: Option<usize>,
-    /// See [`Limits::sessions_parked_max`].
-    pub sessions_parked_max: Option<usize>,
-    /// See [`Limits::sessions_parked_bytes_max`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub sessions_parked_bytes_max: Option<usize>,
-    /// See [`Limits::stream_window_bytes`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub stream_window_bytes: Option<usize>,
-    /// See [`Limits::connection_window_bytes`].
-    #[serde(deserialize_with = "value::bytes")]
-    pub connection_window_bytes: Option<usize>,
-    /// See [`Limits::drain_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub drain_timeout: Option<std::time::Duration>,
-    /// See [`Limits::drain_grace`].
-    #[serde(deserialize_with = "value::duration")]
-    pub drain_grace: Option<std::time::Duration>,
-    /// See [`Limits::calls_max`].
-    pub calls_max: Option<usize>,
-    /// See [`Limits::queue_timeout`].
-    #[serde(deserialize_with = "value::duration")]
-    pub queue_timeout: Option<std::time::Duration>,
-    /// See [`Limits::caller_calls_max`].
-    pub caller_calls_max: Option<usize>,
-    /// See [`Limits::caller_rate`].
-    pub caller_rate: Option<u32>,
-    /// See [`Limits::address_rate`].
-    pub address_rate: Option<u32>,
-    /// See [`Limits::deadline_min`].
-    #[serde(deserialize_with = "value::duration")]
-    pub deadline_min: Option<std::time::Duration>,
-    /// See [`Limits::deadline_max`].
-    #[serde(deserialize_with = "value::duration")]
-    pub deadline_max: Option<std::time::Duration>,
-    /// See [`Limits::deadline_default`].
-    #[serde(deserialize_with = "value::duration")]
-    pub deadline_default: Option<std::time::Duration>,
-    /// See [`Limits::address_connections_max`].
-    pub address_connections_max: Option<usize>,
-    /// See [`Limits::connection_age_max`].
-    #[serde(deserialize_with = "value::duration")]
-    pub connection_age_max: Option<std::time::Duration>,
 }
 
 /// `[validation]`.
@@ -594,61 +424,6 @@ impl Config {
         });
         let sites = routes.filter_map(Route::required_host);
         Ok(set.iter().map(String::as_str).chain(sites).fold(Hosts::local(), Hosts::and))
-    }
-
-    /// The bounds: defaults where nothing is set.
-    pub fn limits(&self) -> Limits {
-        let set = &self.limits;
-        let mut limits = Limits::default();
-        macro_rules! take {
-            ($($name:ident)*) => { $(limits.$name = set.$name.unwrap_or(limits.$name);)* };
-        }
-        take! {
-            body_bytes_max message_bytes_max handshake_timeout first_byte_timeout
-            header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
-            body_progress_timeout body_progress_bytes_min transfer_rate_min
-            unread_body_bytes_max unread_body_timeout reply_progress_timeout
-            reply_bytes_waiting_max reply_bytes_waiting_all_max prepared_bytes_max commands_max
-            connections_max
-            streams_max watches_max followers_max sessions_parked_max sessions_parked_bytes_max
-            drain_timeout drain_grace queue_timeout deadline_min
-        }
-        limits.calls_max = set.calls_max;
-        limits.caller_calls_max = set.caller_calls_max;
-        limits.caller_rate = set.caller_rate;
-        limits.address_rate = set.address_rate;
-        limits.deadline_max = set.deadline_max;
-        limits.deadline_default = set.deadline_default;
-        limits.address_connections_max = set.address_connections_max;
-        limits.connection_age_max = set.connection_age_max;
-        let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        limits.stream_window_bytes =
-            window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
-        limits.connection_window_bytes =
-            window(set.connection_window_bytes).unwrap_or(limits.connection_window_bytes);
-        limits
-    }
-}
-
-#[cfg(feature = "tls")]
-impl TlsConfig {
-    fn apply(&self, builder: Builder) -> Result<Builder, ConfigError> {
-        use tidewire_server::{Tls, TlsFiles};
-        let tls = Tls::of_files(TlsFiles {
-            certificate: self.certificate.clone(),
-            key: self.key.clone(),
-            also: self.also.iter().map(|it| (it.certificate.clone(), it.key.clone())).collect(),
-            client_authorities: self.client_authorities.clone(),
-            clients_optional: self.clients_optional.unwrap_or(false),
-        });
-        Ok(builder.tls(tls.map_err(|error| ConfigError::new(format!("server.tls: {error}")))?))
-    }
-}
-
-#[cfg(not(feature = "tls"))]
-impl TlsConfig {
-    fn apply(&self, _: Builder) -> Result<Builder, ConfigError> {
-        Err(ConfigError::new("server.tls: this program was built without the feature tls".into()))
     }
 }
 

@@ -138,7 +138,7 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn duration(text: &str) -> anyhow::Result<Duration> {
+pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
     let forms = tidewire::service::DURATION_FORMAT;
     tidewire::service::parse_duration(text).with_context(|| format!("write {forms}"))
 }

@@ -2,7 +2,8 @@
 //!
 //! The shells' scripts hold no knowledge: each hands over the line up to the cursor and gets words
 //! back, one a line. Names come from `--proto` or from the server that the line names, which has
-//! less than a second; a completion that fails completes nothing and says nothing.
+//! less than a second unless `--timeout` says otherwise; a completion that fails completes nothing
+//! and says nothing.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, Command};
 
 use crate::call::detect::detect;
-use crate::call::reach::Reach;
+use crate::call::reach::{Reach, duration};
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
@@ -46,6 +47,9 @@ enum Shell {
 /// What may follow on a command line; the scripts ask.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Complete {
+    /// How long a server has to tell its names while somebody waits with a finger on the tab key.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "900ms")]
+    timeout: Duration,
     /// The line up to the cursor.
     line: String,
 }
@@ -67,7 +71,7 @@ impl Complete {
     pub(crate) async fn run(&self, root: &Command) -> Result<ExitCode, Failure> {
         let words = words(&self.line);
         let mut out = std::io::stdout().lock();
-        for candidate in candidates(root, &words).await {
+        for candidate in candidates(root, &words, self.timeout).await {
             writeln!(out, "{candidate}")?;
         }
         Ok(ExitCode::SUCCESS)
@@ -97,7 +101,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-async fn candidates(root: &Command, words: &[String]) -> Vec<String> {
+async fn candidates(root: &Command, words: &[String], timeout: Duration) -> Vec<String> {
     let Some((typed, before)) = words.split_last() else { return Vec::new() };
     let mut command = root;
     let mut before = before.iter().skip(1).peekable();
@@ -115,7 +119,7 @@ async fn candidates(root: &Command, words: &[String]) -> Vec<String> {
         let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
         inner.map(|inner| inner.get_name().to_owned()).collect()
     } else {
-        line.names(command.get_name(), typed).await
+        line.names(command.get_name(), typed, timeout).await
     };
     let mut found: Vec<_> = found.into_iter().filter(|word| word.starts_with(typed)).collect();
     found.dedup();
@@ -164,7 +168,7 @@ impl<'a> Line<'a> {
     }
 
     /// Names that may stand where a word is typed.
-    async fn names(&self, command: &str, typed: &str) -> Vec<String> {
+    async fn names(&self, command: &str, typed: &str, timeout: Duration) -> Vec<String> {
         if !matches!(command, "call" | "list" | "describe") {
             let arg = self.command.get_positionals().nth(self.positional.len());
             let values = arg.map(Arg::get_possible_values).unwrap_or_default();
@@ -179,7 +183,7 @@ impl<'a> Line<'a> {
             },
             (_, false) => (None, &self.positional[..]),
         };
-        let Some(known) = load_catalog(origin, &paths).await else { return Vec::new() };
+        let Some(known) = load_catalog(origin, &paths, timeout).await else { return Vec::new() };
         match (command, names) {
             ("list", _) => known.services().map(str::to_owned).collect(),
             ("call", []) => methods(&known, typed),
@@ -214,7 +218,11 @@ fn methods(known: &Catalog, typed: &str) -> Vec<String> {
     known.methods().map(|(_, method)| method.name().to_owned()).collect()
 }
 
-async fn load_catalog(origin: Option<&str>, paths: &[PathBuf]) -> Option<Catalog> {
+async fn load_catalog(
+    origin: Option<&str>,
+    paths: &[PathBuf],
+    timeout: Duration,
+) -> Option<Catalog> {
     if !paths.is_empty() {
         return Catalog::load(paths).ok();
     }
@@ -222,17 +230,14 @@ async fn load_catalog(origin: Option<&str>, paths: &[PathBuf]) -> Option<Catalog
     if std::path::Path::new(origin).exists() {
         return Catalog::load(&[origin]).ok();
     }
-    let reach = Reach::within(PATIENCE);
+    let reach = Reach::within(timeout);
     let target = Target::parse(origin).ok()?;
     let asked = async {
         let server = detect(&target, &reach, &Watch::new(false)).await.ok()?;
         reflect(&server, &reach, None).await.ok()
     };
-    tokio::time::timeout(PATIENCE, asked).await.ok()?
+    tokio::time::timeout(timeout, asked).await.ok()?
 }
-
-/// How long a server has to tell its names while somebody waits with a finger on the tab key.
-const PATIENCE: Duration = Duration::from_millis(900);
 
 const BASH: &str = r#"_tidewire() {
   local IFS=$'\n'

@@ -26,11 +26,14 @@ const SETTINGS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Completes as the program does, and prints the words that it is otherwise called with.
+/// Completes as the program does, however busy the machine, and prints the words that it is
+/// otherwise called with.
 const PROGRAM: &str = concat!(
-    "#!/bin/sh\ncase $1 in\ncomplete | completions) exec '",
+    "#!/bin/sh\nprogram='",
     env!("CARGO_BIN_EXE_tidewire"),
-    "' \"$@\" ;;\n*) printf '<%s>' \"$@\" ;;\nesac\n"
+    "'\ncase $1 in\ncompletions) exec \"$program\" \"$@\" ;;\n",
+    "complete) shift; exec \"$program\" complete --timeout 1m \"$@\" ;;\n",
+    "*) printf '<%s>' \"$@\" ;;\nesac\n"
 );
 
 /// The words that the program is called with by a line, tab keys in it pressed, in every shell.
