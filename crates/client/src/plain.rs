@@ -7,11 +7,13 @@
 //!
 //! A caller that sees the head of an error while it still sends may stop there. Over HTTP/2 curl
 //! then ends its request short of the length that it declared, for which its stream is reset (RFC
-//! 9113, section 8.1.1), and the rest of the response is lost. So a short error that comes before
-//! the whole request was sent is passed on once its body is there; so is a redirect.
+//! 9113, section 8.1.1), and the rest of the response is lost. So an error that comes before the
+//! whole request was sent is passed on once its body is there, if that is short; so is a redirect.
 
 use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
+use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use tidewire_service::{Body, Error, Frame, Reply, Result, end_to_end};
@@ -28,20 +30,39 @@ pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
     let mut reply = start_reply(received)?;
     if may_stop_caller && matches!(reply.body, Body::Stream(_)) {
         let body = std::mem::replace(&mut reply.body, Body::Empty);
-        reply.body = Body::Full(Box::pin(body.collect(EARLY_ERROR_MAX)).await?);
+        reply.body = Box::pin(come(body)).await?;
     }
     Ok(reply)
 }
 
-/// Whether this is a short error or redirect that came before the whole request was sent.
+/// The body, once all of it is there or more than [`EARLY_ERROR_MAX`].
+async fn come(body: Body) -> Result<Body> {
+    let mut frames = body.into_frames();
+    let mut data = BytesMut::new();
+    while data.len() <= EARLY_ERROR_MAX {
+        match frames.next().await.transpose()? {
+            Some(Frame::Data(more)) => data.extend_from_slice(&more),
+            None => return Ok(Body::Full(data.freeze())),
+            Some(trailers) => {
+                let frames = [Ok(Frame::Data(data.freeze())), Ok(trailers)];
+                return Ok(Body::frames(stream::iter(frames)));
+            }
+        }
+    }
+    let begin = stream::iter([Ok(Frame::Data(data.freeze()))]);
+    Ok(Body::frames(begin.chain(frames)))
+}
+
+/// Whether this is an error or redirect that came before the whole request was sent, and is not
+/// known to be long.
 fn may_stop_caller(received: &ResponseStart) -> bool {
     let ResponseStart { head, body } = received;
     let is_success = head.status.is_informational() || head.status.is_success();
     let is_short = |length| length <= EARLY_ERROR_MAX as u64;
-    !is_success && !body.is_request_sent() && body.declared_length().is_some_and(is_short)
+    !is_success && !body.is_request_sent() && body.declared_length().is_none_or(is_short)
 }
 
-/// The longest body of those that is waited for, in bytes.
+/// The longest body that is waited for, in bytes.
 const EARLY_ERROR_MAX: usize = 64 << 10;
 
 /// The reply, whose body may still come.
@@ -80,7 +101,7 @@ fn start_reply(received: ResponseStart) -> Result<Reply> {
         Poll::Ready(Some(Err(error))) => return Err(error),
         begun => Some(begun),
     };
-    reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
+    reply.body = Body::frames(stream::poll_fn(move |cx| {
         let begun = begun.take().filter(Poll::is_ready);
         let frame = std::task::ready!(begun.unwrap_or_else(|| body.poll_frame(cx)));
         if let Some(Ok(Frame::Data(data))) = &frame {

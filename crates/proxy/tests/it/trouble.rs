@@ -247,10 +247,29 @@ async fn a_server_that_closes_before_it_answers_is_a_failure_and_asked_once() {
 /// Who stops sending at the head of an error, as curl does, may lose what comes after it.
 #[tokio::test]
 async fn an_early_error_is_passed_on_once_its_body_is_there() {
+    early_error_of("Content-Length: 4\r\n\r\n", "who?", |body| {
+        assert!(matches!(body, Body::Full(body) if body == "who?"), "{body:?}");
+    })
+    .await;
+    early_error_of("Transfer-Encoding: chunked\r\n\r\n", "4\r\nwho?\r\n0\r\n\r\n", |body| {
+        assert!(matches!(body, Body::Full(body) if body == "who?"), "{body:?}");
+    })
+    .await;
+    // Of a long one no more than a part is waited for: this one has no end.
+    let long = format!("{:x}\r\n{}\r\n", 100_000, "x".repeat(100_000));
+    early_error_of("Transfer-Encoding: chunked\r\n\r\n", &long, |body| {
+        assert!(matches!(body, Body::Stream(_)), "{body:?}");
+    })
+    .await;
+}
+
+/// A server answers 401 to a request that never ends, first with the head alone.
+async fn early_error_of(headers: &str, body: &str, check: impl FnOnce(&Body)) {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (send_body, may_send_body) = std::sync::mpsc::channel();
+    let (headers, body) = (headers.to_owned(), body.to_owned());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut head = Vec::new();
@@ -259,9 +278,9 @@ async fn an_early_error_is_passed_on_once_its_body_is_there() {
             stream.read_exact(&mut byte).unwrap();
             head.extend(byte);
         }
-        stream.write_all(b"HTTP/1.1 401 no\r\nContent-Length: 4\r\n\r\n").unwrap();
+        stream.write_all(format!("HTTP/1.1 401 no\r\n{headers}").as_bytes()).unwrap();
         may_send_body.recv().unwrap();
-        stream.write_all(b"who?").unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
         may_send_body.recv().unwrap_err();
     });
     let head_came = Arc::new(AtomicBool::new(false));
@@ -285,7 +304,7 @@ async fn an_early_error_is_passed_on_once_its_body_is_there() {
     send_body.send(()).unwrap();
     let reply = answer.await.unwrap();
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
-    assert!(matches!(&reply.body, Body::Full(body) if body == "who?"));
+    check(&reply.body);
 }
 
 /// Debian's curl gives up on a stream or a connection that breaks while it sends.
