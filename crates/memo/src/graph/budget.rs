@@ -30,7 +30,8 @@ impl Graph {
     ///
     /// Counted are nodes, keys and values by their size, what [`Memo::weigh`](crate::Memo::weigh) says
     /// that a value holds beyond that, errors by twice the length of their message, and edges. Handles and watches keep values alive beyond it, and some MiB of
-    /// what was replaced or evicted, of all graphs together, wait to be freed.
+    /// what was replaced or evicted, of all graphs together, wait to be freed. A lower budget frees
+    /// places for other values, of any graph; the places themselves stay with the process.
     pub fn set_budget(&self, bytes: usize) {
         let mut core = self.shared.core.lock();
         core.ledger.budget = bytes;
