@@ -166,7 +166,9 @@ impl TwoHosts {
     }
 
     fn start_on(url: &str, shop: &Shop, program: &str) -> Self {
-        let settings = settings(shop, &saver(url, "1h"));
+        // However busy the machine, what a reply promises about the log is waited for.
+        let patient = saver(url, "1h") + "token_wait = \"1m\"\n";
+        let settings = settings(shop, &patient);
         let folders =
             [(); 2].map(|()| folder(&[("app.py", program), ("tidewire.toml", &settings)]));
         let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));

@@ -5,7 +5,8 @@
 //! process: no clock is compared with that of another.
 //!
 //! Nobody can write while somebody else does. So whoever had to wait before it could remove a row
-//! lets the process live on, once: it may have been kept from its beat.
+//! lets the process live on, once: it may have been kept from its beat. So does whoever stood still
+//! itself, on a machine that was paused or had no processor for it: the others may have, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ use crate::intent::{LOST, NextStep};
 #[derive(Debug, Default)]
 pub(super) struct LifeSigns {
     rows: Mutex<BTreeMap<i64, Sign>>,
+    /// When this process last looked whether one is silent.
+    looked: Mutex<Option<Instant>>,
     /// There is another row.
     changed: Notify,
 }
@@ -87,6 +90,13 @@ impl LifeSigns {
         }
     }
 
+    /// Lets every process live on that was not let before.
+    fn spare_all(&self) {
+        for sign in self.rows.lock().values_mut().filter(|sign| !sign.is_spared) {
+            (sign.since, sign.is_spared) = (Instant::now(), true);
+        }
+    }
+
     /// The file could not be written, by others perhaps no more than by this process.
     fn look_again(&self) {
         self.rows.lock().values_mut().for_each(|sign| sign.since = Instant::now());
@@ -103,10 +113,21 @@ impl LifeSigns {
                 let of_others = rows.iter().filter(|(id, _)| own != Some(**id));
                 of_others.map(|(_, sign)| sign.since).min()
             };
-            match since.map(|since| SILENCE_MAX.saturating_sub(since.elapsed())) {
-                Some(Duration::ZERO) => return,
-                Some(left) => _ = tokio::time::timeout(left, self.changed.notified()).await,
-                None => self.changed.notified().await,
+            let Some(since) = since else {
+                self.changed.notified().await;
+                continue;
+            };
+            let now = Instant::now();
+            let looked = self.looked.lock().replace(now).unwrap_or(now).max(since);
+            if now - looked >= 2 * BEAT {
+                self.spare_all();
+                continue;
+            }
+            match SILENCE_MAX.saturating_sub(now - since) {
+                Duration::ZERO => return,
+                left => {
+                    _ = tokio::time::timeout(left.min(BEAT), self.changed.notified()).await;
+                }
             }
         }
     }
@@ -284,3 +305,43 @@ const REGISTERED_ANEW: &str = "this process was taken for dead while commands of
                                processes have dropped more than had to go";
 const PROCESS_DIED: &str = "a process died while commands of its programs ran; in every process pages with \
                             tags, and what depends on sources that only programs change, are stale";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    /// Lets time pass as it does for a process that is not kept from anything.
+    async fn pass(time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            tokio::time::advance(BEAT / 10).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stood_still_itself_lets_the_others_live_on_once() {
+        let signs = Arc::new(LifeSigns::default());
+        signs.see(&BTreeMap::from([(1, 7)]), None);
+        let waits = Arc::clone(&signs);
+        let mut silent = tokio::spawn(async move { waits.until_silent(None).await });
+        pass(BEAT).await;
+        // All stood still.
+        tokio::time::advance(2 * SILENCE_MAX).await;
+        pass(SILENCE_MAX - BEAT).await;
+        assert!((&mut silent).now_or_never().is_none(), "it had no time to beat");
+        pass(BEAT * 2).await;
+        (&mut silent).now_or_never().expect("it had").unwrap();
+
+        let waits = Arc::clone(&signs);
+        signs.rows.lock().values_mut().for_each(|sign| sign.since = Instant::now());
+        let mut silent = tokio::spawn(async move { waits.until_silent(None).await });
+        pass(BEAT).await;
+        tokio::time::advance(2 * SILENCE_MAX).await;
+        pass(BEAT).await;
+        (&mut silent)
+            .now_or_never()
+            .expect("a machine that stops often keeps nobody alive")
+            .unwrap();
+    }
+}
