@@ -201,18 +201,24 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
+                this.again = true;
                 this.post.inbox().silence();
                 if !this.post.renew() {
                     return Poll::Ready(None);
                 }
-                this.again = false;
                 let (memo, key) = (this.post.memo.inner, this.post.key.clone());
                 let early = this.last == Some(0);
                 this.get = Some(if early { Get::patient(memo, key) } else { Get::new(memo, key) });
             }
-            let Some(get) = &mut this.get else { continue };
-            let Poll::Ready(answer) = Pin::new(get).poll(context) else { return Poll::Pending };
-            this.get = None;
+            // What the code of a key unwinds through is asked for anew: nothing tells of it again.
+            let Some(mut get) = this.get.take() else { continue };
+            this.again = true;
+            let answer = Pin::new(&mut get).poll(context);
+            this.again = false;
+            let Poll::Ready(answer) = answer else {
+                this.get = Some(get);
+                return Poll::Pending;
+            };
             if this.is_too_old(&answer) {
                 this.again = true;
                 continue;

@@ -573,6 +573,34 @@ fn what_a_function_makes_after_the_key_of_what_it_asks_for_has_panicked_is_not_k
 }
 
 #[test]
+fn a_watch_whose_key_has_panicked_tells_of_what_comes_after() {
+    for place in ["clone", "eq", "hash", "drop"] {
+        for is_begun in [false, true] {
+            let graph = Graph::new();
+            let (data, rows) = (Arc::new(AtomicU64::new(0)), Source::<u64>::new_in(&graph, "rows"));
+            let read = data.clone();
+            let memo = Memo::infallible_in(&graph, "memo", move |key: Trap| {
+                rows.read(&key.0);
+                let value = read.load(SeqCst);
+                async move { value }
+            });
+            let mut values = memo.watch(Trap(1));
+            if is_begun {
+                assert_eq!(*now(values.next()).unwrap().unwrap(), 0);
+                rows.changed(&1);
+            }
+            TRAP.set(place);
+            let asked = catch_unwind(AssertUnwindSafe(|| drop(poll(&mut Box::pin(values.next())))));
+            TRAP.set("");
+            data.store(1, SeqCst);
+            rows.changed(&1);
+            let said = format!("{place}, begun: {is_begun}, panicked: {}", asked.is_err());
+            assert_eq!(*now(values.next()).unwrap().unwrap(), 1, "{said}");
+        }
+    }
+}
+
+#[test]
 fn a_panic_of_a_run_that_a_change_has_overtaken_is_of_who_asked_before_it() {
     for strict in [false, true] {
         let (graph, gate) = (Graph::new(), Gate::default());
