@@ -44,8 +44,8 @@ impl<S> EarlyAnswer<S> {
 }
 
 impl<S: AsyncWrite + Unpin> EarlyAnswer<S> {
-    /// Writes, unless the peer takes no more: who reads finds that out. `all` is said of what is
-    /// dropped.
+    /// Writes, unless the peer takes no more: who reads finds that out. Over HTTP/2 it returns
+    /// `all` then, as if all had been written.
     fn poll_unless_closed<T>(
         &mut self,
         all: T,

@@ -30,13 +30,13 @@ pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
     let mut reply = start_reply(received)?;
     if may_stop_caller && matches!(reply.body, Body::Stream(_)) {
         let body = std::mem::replace(&mut reply.body, Body::Empty);
-        reply.body = Box::pin(come(body)).await?;
+        reply.body = Box::pin(wait_for_body(body)).await?;
     }
     Ok(reply)
 }
 
 /// The body, once all of it is there or more than [`EARLY_ERROR_MAX`].
-async fn come(body: Body) -> Result<Body> {
+async fn wait_for_body(body: Body) -> Result<Body> {
     let mut frames = body.into_frames();
     let mut data = BytesMut::new();
     while data.len() <= EARLY_ERROR_MAX {

@@ -331,7 +331,7 @@ mod tests {
         pass(SILENCE_MAX - BEAT).await;
         assert!((&mut silent).now_or_never().is_none(), "it had no time to beat");
         pass(BEAT * 2).await;
-        (&mut silent).now_or_never().expect("it had").unwrap();
+        (&mut silent).now_or_never().expect("it had time enough").unwrap();
 
         let waits = Arc::clone(&signs);
         signs.rows.lock().values_mut().for_each(|sign| sign.since = Instant::now());
