@@ -53,6 +53,17 @@ async fn step() {
     }
 }
 
+/// The clock stands still, with a process that runs.
+async fn stopped_clock(hosted: &HostedService) -> StoppedClock {
+    get(hosted, "/pid").await.unwrap();
+    StoppedClock::stop()
+}
+
+/// So many calls wait for a place, or this one, the last of them, has had its own.
+async fn wait_or_had<T>(waiting: usize, last: &JoinHandle<T>, hosted: &HostedService) {
+    until(|| hosted.status().waiting == waiting || last.is_finished()).await;
+}
+
 /// The clock steps on until nobody waits for a place.
 async fn steps_until_placed(hosted: &HostedService) {
     let began = Instant::now();
@@ -83,14 +94,14 @@ async fn callers_who_read_nothing_lose_a_place_that_another_waits_for() {
     for program in programs(&[]) {
         let host = host().transfer_rate_min(1 << 10);
         let hosted = host.add(program, patient(2));
+        let _stopped = stopped_clock(&hosted).await;
         let unread = page(&hosted).await;
         let begun = page(&hosted).await;
         let mut begun = begun.body.into_frames();
         read(&mut begun).await;
         assert_eq!(hosted.status().calls, 2);
-        let _stopped = StoppedClock::stop();
         let other = calls(&hosted, "/other");
-        hosted.until(|status| status.waiting == 1).await;
+        wait_or_had(1, &other, &hosted).await;
         steps_until_placed(&hosted).await;
         assert_eq!(other.await.unwrap(), "/other");
         // One place was enough.
@@ -114,10 +125,10 @@ async fn callers_who_read_nothing_lose_a_place_that_another_waits_for() {
 async fn a_body_that_lost_its_place_is_over_after_its_error() {
     let host = host();
     let hosted = host.add(python(&[]), patient(1));
+    let _stopped = stopped_clock(&hosted).await;
     let mut lost = page(&hosted).await.body.into_frames();
-    let _stopped = StoppedClock::stop();
     let other = calls(&hosted, "/other");
-    hosted.until(|status| status.waiting == 1).await;
+    wait_or_had(1, &other, &hosted).await;
     steps_until_placed(&hosted).await;
     assert_eq!(other.await.unwrap(), "/other");
     assert!(lost.next().await.unwrap().is_err());
@@ -141,6 +152,7 @@ fn by(who: &str, mut call: Call) -> Call {
 async fn event_streams_of_a_caller_with_more_places_than_another_do_not_keep_it_out() {
     let host = host().transfer_rate_min(1 << 10);
     let hosted = host.add(python(&[]), patient(3));
+    let _stopped = stopped_clock(&hosted).await;
     let mut streams = Vec::new();
     for _ in 0..3 {
         let events = hosted.call(by("ada", call(Method::GET, "/events", ""))).await.unwrap();
@@ -153,7 +165,6 @@ async fn event_streams_of_a_caller_with_more_places_than_another_do_not_keep_it_
             Ok::<_, tidewire_service::Error>(())
         }));
     }
-    let _stopped = StoppedClock::stop();
     // Its own calls wait for it.
     let own = by("ada", call(Method::GET, "/own", ""));
     let own = tokio::spawn({
@@ -170,7 +181,7 @@ async fn event_streams_of_a_caller_with_more_places_than_another_do_not_keep_it_
         let hosted = hosted.clone();
         async move { hosted.call(other).await }
     });
-    hosted.until(|status| status.waiting == 2).await;
+    wait_or_had(2, &other, &hosted).await;
     steps_until_placed(&hosted).await;
     assert_eq!(other.await.unwrap().unwrap().body.collect(100).await.unwrap(), "/other");
     own.await.unwrap().unwrap();
@@ -187,10 +198,10 @@ async fn event_streams_of_a_caller_with_more_places_than_another_do_not_keep_it_
 async fn a_reader_that_is_fast_enough_and_idle_event_streams_keep_their_places() {
     let host = host().transfer_rate_min(1 << 10);
     let hosted = host.add(python(&[]), patient(3));
+    let stopped = stopped_clock(&hosted).await;
     let (seen, listener) = listen(&hosted).await;
     let mut reader = page(&hosted).await.body.into_frames();
     let unread = page(&hosted).await;
-    let stopped = StoppedClock::stop();
     let mut bytes = 0;
     let mut reads_on = async || {
         let wanted = bytes + 1536;
@@ -200,7 +211,7 @@ async fn a_reader_that_is_fast_enough_and_idle_event_streams_keep_their_places()
     };
     // Of these three the one that reads nothing gives its place up.
     let first = calls(&hosted, "/other");
-    hosted.until(|status| status.waiting == 1).await;
+    wait_or_had(1, &first, &hosted).await;
     while hosted.status().waiting > 0 {
         step().await;
         reads_on().await;
@@ -234,8 +245,8 @@ async fn while_nobody_waits_a_reply_may_be_read_however_slowly() {
     for program in programs(&[]) {
         let host = host();
         let hosted = host.add(program, patient(2));
+        let _stopped = stopped_clock(&hosted).await;
         let unread = page(&hosted).await;
-        let _stopped = StoppedClock::stop();
         for _ in 0..3 {
             tokio::time::advance(Duration::from_hours(1)).await;
             assert_eq!(get(&hosted, "/other").await.unwrap(), "/other");
@@ -297,7 +308,7 @@ async fn a_reply_of_the_live_protocol_that_nobody_reads_loses_its_place() {
         let reply = other.call(call(Method::GET, "/a", Body::Empty)).await.unwrap();
         reply.body.collect(PAGE_BYTES).await.unwrap()
     });
-    hosted.until(|status| status.waiting == 1).await;
+    wait_or_had(1, &other, &hosted).await;
     steps_until_placed(&hosted).await;
     other.await.unwrap();
     assert_eq!(hosted.status().calls, 0);
